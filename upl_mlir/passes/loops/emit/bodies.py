@@ -24,9 +24,11 @@ _NAMES = (arith.ExtFOp, arith.TruncFOp, StopGradientOp)  # their operand, in the
 
 
 class Names(Protocol):
-    """What a body takes from outside of it; `real` is what the type `real` means."""
+    """What a body takes from outside of it; `real` is what the type `real` means, `split` whether terms are simplified by
+    what is known of indices."""
 
     real: Kind
+    split: bool
 
     def argument(self, arg: BlockArgument, env: Mapping[str, IndexExpr], at: Cons) -> Term:
         """The term of an argument of a node's block at the instance `env`, under the constraints `at`."""
@@ -93,7 +95,9 @@ class Bodies:
             return args[0] if args[0].kind is kind else Convert(kind, args[0])
         if isinstance(op, arith.SelectOp) and (first := self.builder.holds(args[0], at)) is not None:
             return args[1] if first else args[2]
-        return args[2] if isinstance(op, AlongOp) else folded(Apply(kind, op, args))
+        if isinstance(op, AlongOp):
+            return args[2]
+        return folded(Apply(kind, op, args)) if self.builder.split else Apply(kind, op, args)
 
     def _as(
         self, v: SSAValue, wanted: Kind | None, env: Mapping[str, IndexExpr], at: Cons, memo: dict[SSAValue, Term]
