@@ -13,13 +13,13 @@ from xdsl.passes import ModulePass
 from upl_mlir.dialects.loops.ops import LoopProgramOp
 from upl_mlir.passes.loops.emit.function import FunctionWriter
 from upl_mlir.passes.loops.emit.standard import to_standard
-from upl_mlir.passes.loops.passes import TileTimePass, UnrollLoopsPass
+from upl_mlir.passes.loops.passes import FollowCopiesPass, TileTimePass, UnrollLoopsPass
 from upl_mlir.passes.loops.program import LoopProgram
 from upl_mlir.passes.loops.tensors.convert import to_tensors
 from upl_mlir.passes.lower_to_loops import legal
 from upl_mlir.passes.schedule import prepared, schedule
 
-FOR_LOOPS = frozenset({TileTimePass.name, UnrollLoopsPass.name})
+FOR_LOOPS = frozenset({FollowCopiesPass.name, TileTimePass.name, UnrollLoopsPass.name})
 """Passes of the schedule that pay in loops only: they break up what is one operation on tensors."""
 
 
