@@ -6,7 +6,8 @@ import json
 import os
 import platform
 import statistics
-from collections.abc import Callable, Iterable, Mapping
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,17 @@ class Row:
             f"| {self.what} | {self.value:.4g} {self.unit} | {self.aim} | {self.peer}: {self.peer_value:.4g} {self.unit} "
             f"| {ratio:.3g} |"
         )
+
+
+def apart(command: Sequence[str], limit_s: float) -> dict[str, Any] | str:
+    """The figures that a process of its own prints as JSON in its last line, or why there are none."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
+    except subprocess.TimeoutExpired:
+        return f"takes more than {limit_s} s"
+    if done.returncode:
+        return (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1][:120]
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def table(rows: Iterable[Row]) -> str:

@@ -7,32 +7,17 @@ what many would.
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
 from datetime import date
-from typing import Any
 
 from bench.ranks.cases import MEASURED
-from bench.report import update
+from bench.report import apart, update
 from upl_mlir.engines.mpi.world import launcher
 
 LIMIT_S = 900
 """Seconds for a program."""
-
-
-def apart(name: str) -> dict[str, Any] | str:
-    """The figures from an MPI job of its own, or why there are none."""
-    command = [launcher(), "-n", "2", sys.executable, "-m", "bench.ranks.worker", name]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
-    except subprocess.TimeoutExpired:
-        return f"takes more than {LIMIT_S} s"
-    if done.returncode:
-        return (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1][:120]
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def main(names: Sequence[str]) -> None:
@@ -51,7 +36,7 @@ def main(names: Sequence[str]) -> None:
     say("|" + "---|" * 8)
     models: dict[str, dict[str, float | None]] = {}
     for name in names or MEASURED:
-        found = apart(name)
+        found = apart([launcher(), "-n", "2", sys.executable, "-m", "bench.ranks.worker", name], LIMIT_S)
         if isinstance(found, str):
             say(f"| {name} | {found} |" + " |" * 6)
             continue

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -20,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.report import update
+from bench.report import apart, update
 
 ROUNDS = 15
 """Rounds in which each contender has its turn."""
@@ -85,18 +84,6 @@ def measure(name: str) -> dict[str, Any]:
     return out
 
 
-def apart(name: str) -> dict[str, Any] | str:
-    """The figures from a process of its own, or why there are none."""
-    command = [sys.executable, "-m", "bench.suite", "--json", name]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
-    except subprocess.TimeoutExpired:
-        return f"takes more than {LIMIT_S} s"
-    if done.returncode:
-        return (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1][:120]
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def this_machine() -> str:
     """Processors, and how busy they are."""
     load = " to ".join(f"{x:.1f}" for x in sorted(os.getloadavg()))
@@ -124,7 +111,7 @@ def main(names: Sequence[str]) -> None:
     say("\n| program | value: native, µs | JAX | numpy | JAX / native | gradient: native, µs | JAX | JAX / native |")
     say("|" + "---|" * 8)
     for name in names or CASES:
-        found = apart(name)
+        found = apart([sys.executable, "-m", "bench.suite", "--json", name], LIMIT_S)
         if isinstance(found, str):
             say(f"| {name} | {found} |" + " |" * 6)
             continue

@@ -66,7 +66,7 @@ class Again:
         self._plain = [(name, n) for name, n in used if values[n].dtype == dtype]
         self._cast = [(name, n) for name, n in used if values[n].dtype != dtype]
         self._constants = {n: np.asarray(v, dtype) for n, v in constants.items() if n in compiled.inputs}
-        self._fill = _filler(shape, np.dtype(dtype))
+        self._fill = filler(shape, dtype)
 
     def __call__(self, values: Sequence[Any]) -> Any:
         """The result for the arguments' arrays."""
@@ -78,7 +78,7 @@ class Again:
         return self._fill(self._compiled(**arrays))
 
 
-def _filler(shape: Any, dtype: np.dtype[Any]) -> Callable[[dict[str, Any]], Any]:
+def filler(shape: Any, dtype: type[np.floating[Any]]) -> Callable[[dict[str, Any]], Any]:
     """The function from outputs to a result of this shape.  Arrays in the shape are results that no output has."""
     match shape:
         case Pick(name, boolean):
@@ -97,13 +97,13 @@ def _filler(shape: Any, dtype: np.dtype[Any]) -> Callable[[dict[str, Any]], Any]
         case None:
             return lambda out: None
         case dict():
-            named = [(name, _filler(part, dtype)) for name, part in shape.items()]
+            named = [(name, filler(part, dtype)) for name, part in shape.items()]
             return lambda out: {name: part(out) for name, part in named}
         case list():
-            listed = [_filler(part, dtype) for part in shape]
+            listed = [filler(part, dtype) for part in shape]
             return lambda out: [part(out) for part in listed]
         case _:
-            parts = [_filler(part, dtype) for part in shape]
+            parts = [filler(part, dtype) for part in shape]
             if hasattr(shape, "_fields"):
                 return lambda out: type(shape)(*[part(out) for part in parts])
             return lambda out: tuple([part(out) for part in parts])

@@ -19,7 +19,7 @@ from upl_mlir.dialects.upl import UplType
 from upl_mlir.frontend.tensor import TensorProgram, lower
 from upl_mlir.frontend.tensor.lower import output_name
 from upl_mlir.frontend.trace import tree
-from upl_mlir.frontend.trace.again import Again, Pick, Unknown, signature
+from upl_mlir.frontend.trace.again import Again, Pick, Unknown, filler, signature
 from upl_mlir.frontend.trace.array import Array, as_array, computed, made, real_numbers
 from upl_mlir.frontend.trace.build import Built, build
 from upl_mlir.frontend.trace.indexing import LoopIndex
@@ -64,8 +64,11 @@ class Traced:
 
     def unpacked(self, out: dict[str, Any]) -> Any:
         """The result with its structure, from what the engine has computed."""
-        values = [_shown(out[name] != 0 if boolean else out[name]) for name, boolean in self.outputs]
-        return tree.map_tree(lambda n: values[n], self.result)
+        return self._fill(out)
+
+    @functools.cached_property
+    def _fill(self) -> Callable[[dict[str, Any]], Any]:
+        return filler(self.shape, self.dtype)
 
 
 class Function:
@@ -267,11 +270,6 @@ def argument_array(name: str, value: Any) -> NDArray[Any]:
     if 0 in out.shape:
         raise fail("UPL1934", f"the argument `{name}` is empty: its shape is {out.shape}", help="pass at least one element")
     return out
-
-
-def _shown(value: Any) -> Any:
-    """A number rather than an array without dimensions, as numpy's functions return it."""
-    return value[()] if np.ndim(value) == 0 else value
 
 
 def _place(fun: Any) -> Span | None:
