@@ -20,6 +20,7 @@ MAX_ROUNDS = 200
 """Rounds of the fixpoint after which a set is taken to have no end. Chosen, not measured."""
 MAX_PIECES = 12  # of a set, or of its complement, during the fixpoint; more means that it grows with a size
 SOON = 2  # rounds
+DESCENTS = 4  # rounds from all instances downward, before those upward go on
 GROWTHS = 6  # of one set in a cycle, where sizes are open
 GROWTHS_UNKNOWN = 2  # where entries of symbolic arrays make each step costly
 
@@ -151,6 +152,8 @@ def _rounds(
     ctx = reached.sets.ctx
     most = MAX_ROUNDS if not ctx.params else GROWTHS_UNKNOWN if ctx.unknown else GROWTHS
     for n_round in range(MAX_ROUNDS):
+        if n_round == SOON and not only_new and _descend(reached, here, steps):
+            return True
         if n_round == SOON and ctx.params and not only_new:
             trial = replace(reached, found=dict(reached.found), rest=dict(reached.rest))
             if _rounds(trial, here, steps, dict(new), dict(grown_often), True) and trial.whole_or_nothing(here):
@@ -174,6 +177,50 @@ def _rounds(
         if not new:
             return True
     return False
+
+
+def _descend(reached: _Reached[K], here: set[K], steps: Sequence[Step[K]]) -> bool:
+    """Take a component from above: all its instances but those that lead neither to what is found nor on to others that stay.
+
+    Instances do not wait for each other in a ring, and there are finitely many.  So each way ends, at what is found, and the
+    greatest fixpoint is the least one (Tarski 1955: both exist; here there is one).  A time loop takes as many rounds from
+    below as it has steps, from above a few.  False, with nothing changed, if these do not suffice or a set is not exact.
+    """
+    above = {k: reached.domain(k) for k in here}
+    if not all(s.exact and s.isl.is_bounded() for s in above.values()):
+        return False
+    into: dict[K, list[Step[K]]] = {k: [s for s in steps if k in s.sources] for k in here}
+    backs: dict[int, PSet] = {}
+    for _ in range(DESCENTS):
+        gone: dict[K, PSet] = {}
+        for k, s in above.items():
+            left = s - reached.found[k]
+            for step in into[k]:
+                if id(step) not in backs:
+                    backs[id(step)] = preimage(reached.sets.relation(step.arrow), step.arrow, above[step.goal])
+                back = backs[id(step)]
+                if not back.exact or back.doubts() is not None:
+                    return False
+                left = left - back
+            if not left.is_empty() and (not reached.whole(k) or s <= left):
+                gone[k] = left
+        if not gone:
+            break
+        for k, left in gone.items():
+            above[k] = (above[k] - left).coalesce()
+            if above[k].isl.n_basic_set() > MAX_PIECES:
+                return False
+        backs = {id(s): backs[id(s)] for s in steps if id(s) in backs and s.goal not in gone}
+    else:
+        return False
+    certain = all(s.arrow.send.predicate is None for s in steps)  # else rings may be made of arrows that never go together
+    for k, s in above.items():
+        if s is reached.domain(k):
+            reached.fill(k, certain)
+        else:
+            reached.found[k], reached.rest[k] = s, (reached.domain(k) - s).coalesce()
+            reached.exact = reached.exact and certain
+    return True
 
 
 def preimage(relation: PSet, arrow: Arrow, target: PSet) -> PSet:
