@@ -74,6 +74,50 @@ def _replaced(r: Row, v: str, row: dict[str, int], constant: int) -> Row:
     return out, r[1] * scale + factor * constant
 
 
+def possible(rows: list[Row]) -> bool:
+    """Whether the rows have a solution in rational numbers, as far as elimination tells: False is a proof that none is integer.
+
+    Most symbols lie between two numbers, and these numbers decide most rows: elimination gets only the others.
+    """
+    left = _open(rows)
+    return left is not None and (not left or eliminated(left, None) is not None)
+
+
+def _open(rows: list[Row]) -> list[Row] | None:
+    """The rows that the bounds of single symbols do not imply, with these bounds; None if a row is false."""
+    low: dict[str, int] = {}
+    high: dict[str, int] = {}
+    wide: list[Row] = []
+    for row, constant in rows:
+        if len(row) == 1:
+            ((k, c),) = row.items()
+            if c > 0:
+                low[k] = max(low.get(k, -(constant // c)), -(constant // c))
+            else:
+                high[k] = min(high.get(k, constant // -c), constant // -c)
+        elif row:
+            wide.append((row, constant))
+        elif constant < 0:
+            return None
+    if any(b > high.get(k, b) for k, b in low.items()):
+        return None
+    kept: list[Row] = []
+    for row, constant in wide:
+        least: int | None = constant
+        most: int | None = constant
+        for k, c in row.items():
+            down, up = (low.get(k), high.get(k)) if c > 0 else (high.get(k), low.get(k))
+            least = None if least is None or down is None else least + c * down
+            most = None if most is None or up is None else most + c * up
+        if most is not None and most < 0:
+            return None
+        if least is None or least < 0:
+            kept.append((row, constant))
+    symbols = {k for row, _ in kept for k in row}
+    bounds = [({k: 1}, -b) for k, b in low.items() if k in symbols]
+    return kept + bounds + [({k: -1}, b) for k, b in high.items() if k in symbols]
+
+
 def eliminated(rows: list[Row], keep: frozenset[str] | None) -> list[Row] | None:
     """The rows without all symbols but those kept; None if a row is false.  (`keep` None: eliminate all.)"""
     table: dict[frozenset[tuple[str, int]], int] = {}

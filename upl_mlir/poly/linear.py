@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from upl_mlir.poly.elimination import Row, eliminated, solved
+from upl_mlir.poly.elimination import Row, eliminated, possible, solved
 from upl_mlir.poly.expr import Atom, Div, Formula, IndexExpr, Lookup, MinMax, Monomial, Select, Var, divide
 from upl_mlir.poly.knowledge import Table
 from upl_mlir.poly.operators import CmpOp, Connective, DivKind, Extremum
@@ -337,7 +337,7 @@ class Linear:
     def _has_solution(self, cons: Iterable[Con]) -> bool:
         eqs, rows = self._with_facts(cons)
         left = solved(eqs, rows)
-        return left is not None and eliminated(left, None) is not None
+        return left is not None and possible(left)
 
     def implies(self, cons: Iterable[Con], c: Con) -> bool:
         """True only if the constraint holds wherever the others do."""

@@ -180,7 +180,7 @@ def _rounds(
 
 
 def _descend(reached: _Reached[K], here: set[K], steps: Sequence[Step[K]]) -> bool:
-    """Take a component from above: all its instances but those that lead neither to what is found nor on to others that stay.
+    """Take a component from above: all its instances but those that lead neither to what is found nor to others that stay.
 
     Instances do not wait for each other in a ring, and there are finitely many.  So each way ends, at what is found, and the
     greatest fixpoint is the least one (Tarski 1955: both exist; here there is one).  A time loop takes as many rounds from
