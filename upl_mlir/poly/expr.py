@@ -13,23 +13,36 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import ClassVar
 
 from upl_mlir.poly.counts.polynomial import Polynomial
 from upl_mlir.poly.operators import CmpOp, Connective, DivKind, Extremum
 
 
-@dataclass(frozen=True)
 class Var:
-    """A field, iterator, parameter, constant or integer input, by name."""
+    """A field, iterator, parameter, constant or integer input, by name.
 
+    There is one object for each name: names are most of what is hashed and compared, and this way Python does both itself.
+    """
+
+    __slots__ = ("name",)
+    __match_args__ = ("name",)
     name: str
+    _known: ClassVar[dict[str, Var]] = {}
 
-    # Names are most of what is hashed and compared, and a text knows its hash.
-    def __hash__(self) -> int:
-        return hash(self.name)
+    def __new__(cls, name: str) -> Var:
+        found = cls._known.get(name)
+        if found is None:
+            found = object.__new__(cls)
+            found.name = name
+            found = cls._known.setdefault(name, found)  # another thread may have been quicker
+        return found
 
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Var) and self.name == other.name)
+    def __reduce__(self) -> tuple[type[Var], tuple[str]]:
+        return Var, (self.name,)
+
+    def __repr__(self) -> str:
+        return f"Var({self.name!r})"
 
     def __str__(self) -> str:
         return self.name
@@ -127,9 +140,12 @@ class IndexExpr(Polynomial[Atom]):
     def names(self) -> frozenset[str]:
         """All names read, arrays excluded."""
         out: set[str] = set()
-        for atom in self.atoms():
-            if isinstance(atom, Var):
-                out.add(atom.name)
+        for m, _ in self.terms:
+            for atom in m:
+                if isinstance(atom, Var):
+                    out.add(atom.name)
+                else:
+                    out.update(part.name for part in atom_parts(atom) if isinstance(part, Var))
         return frozenset(out)
 
     def atoms(self) -> tuple[Atom, ...]:
@@ -325,10 +341,17 @@ class Formula:
     lhs: IndexExpr = _NOTHING
     rhs: IndexExpr = _NOTHING
 
+    def __hash__(self) -> int:
+        found = self.__dict__.get("hash")
+        if found is None:
+            found = self.__dict__["hash"] = hash((self.kind, self.args, self.op, self.lhs, self.rhs))
+        return found
+
     @staticmethod
     def compare(lhs: IndexExpr | int | str, op: CmpOp | str, rhs: IndexExpr | int | str) -> Formula:
         """The comparison ``lhs op rhs``."""
-        return Formula(Connective.CMP, (), CmpOp(op), IndexExpr.of(lhs), IndexExpr.of(rhs))
+        op = op if isinstance(op, CmpOp) else CmpOp(op)  # an enumeration is slow to look itself up
+        return Formula(Connective.CMP, (), op, IndexExpr.of(lhs), IndexExpr.of(rhs))
 
     @staticmethod
     def all(parts: Iterable[Formula]) -> Formula:

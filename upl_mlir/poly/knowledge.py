@@ -67,6 +67,9 @@ class Knowledge:
     constants: Mapping[str, int] = field(default_factory=dict[str, int])
     arrays: Mapping[str, Table] = field(default_factory=dict[str, Table])
     unknown: Mapping[str, Unknown] = field(default_factory=dict[str, Unknown])
+    _solutions: dict[tuple[tuple[str, ...], Formula], tuple[isl.Set, dict[str, Symbol]]] = field(
+        default_factory=dict, repr=False, init=False
+    )
     facts_cache: dict[tuple[tuple[str, ...], tuple[str, ...]], isl.Set] = field(default_factory=dict, repr=False)
 
     def constant(self, atom: Atom) -> int | None:
@@ -109,8 +112,12 @@ class Knowledge:
 
     def solutions(self, dims: Sequence[str], formula: Formula) -> tuple[isl.Set, dict[str, Symbol]]:
         """isl's set of the points over `dims` that satisfy the formula, and what its parameters stand for."""
-        writer = ToIsl(dims, self.constant)
-        return writer.set(formula), dict(writer.params)
+        key = tuple(dims), formula
+        found = self._solutions.get(key)
+        if found is None:
+            writer = ToIsl(dims, self.constant)
+            found = self._solutions[key] = writer.set(formula), writer.params
+        return found[0], dict(found[1])
 
     def facts(self, dims: tuple[str, ...], points: isl.Set, symbols: Mapping[str, Symbol]) -> isl.Set:
         """What is known of those symbols that a set over `dims` depends on: constants, conditions, bounds of entries.

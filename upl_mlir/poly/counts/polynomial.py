@@ -51,8 +51,11 @@ class Polynomial(Generic[A]):
                 return self
             rest, own = (self.terms[:-1], self.terms[-1][1]) if self.terms and not self.terms[-1][0] else (self.terms, 0)
             return type(self)((*rest, ((), own + other)) if own + other else rest)
+        more = other.terms if isinstance(other, Polynomial) else self.of(other).terms
+        if not more:
+            return self
         out = dict(self.terms)
-        for m, c in self.of(other).terms:
+        for m, c in more:
             out[m] = out.get(m, 0) + c
         return self.sum_of(out)
 
@@ -60,7 +63,7 @@ class Polynomial(Generic[A]):
         return type(self)(tuple((m, -c) for m, c in self.terms))
 
     def __sub__(self, other: Polynomial[A] | int | str) -> Self:
-        return self + (-other if isinstance(other, int) else -self.of(other))
+        return self + (-other if isinstance(other, int | Polynomial) else -self.of(other))
 
     def __mul__(self, other: Polynomial[A] | int | str) -> Self:
         n = other if isinstance(other, int) else self.of(other).constant
