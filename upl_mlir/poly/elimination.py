@@ -75,7 +75,7 @@ def _replaced(r: Row, v: str, row: dict[str, int], constant: int) -> Row:
 
 
 def possible(rows: list[Row]) -> bool:
-    """Whether the rows have a solution in rational numbers, as far as elimination tells: if not, none is integer, which is proved.
+    """Whether the rows have a rational solution, as far as elimination tells; if not, it is proved that none is integer.
 
     Most symbols lie between two numbers, and these numbers decide most rows: elimination gets only the others.
     """
