@@ -150,6 +150,10 @@ class _Ready:
         return None if self.made.origin is None else self.made.origin.key
 
     @property
+    def by_content(self) -> bool:
+        return self.made.origin is not None and self.made.origin.by_content
+
+    @property
     def facts(self) -> Facts:
         return self.made.facts
 

@@ -23,7 +23,7 @@ from upl_mlir.host.cache import digest, open_cache, package_key
 class Origin:
     """How a program was made: its key, a function that makes it (another one each time), and what it was made of.
 
-    `recalled`: an earlier process kept it.
+    `recalled`: an earlier process kept it.  `by_content`: the key is one of content, which no other text or comment changes.
     """
 
     key: str
@@ -31,6 +31,7 @@ class Origin:
     facts: Facts
     parent: Origin | None
     recalled: bool
+    by_content: bool = False
 
     def keep(self) -> None:
         """Tell later processes of the program, and of those that it was made of."""
@@ -44,6 +45,11 @@ class Origin:
 def key_of_text(kind: str, text: str, file: str, overrides: Mapping[str, Any]) -> str | None:
     """The key of what is made of a text; None if a value is not a plain one, whose content is its `repr`."""
     return digest(kind, text, file, repr(sorted(overrides.items())), package_key()) if _plain(overrides) else None
+
+
+def key_of_content(module: ModuleOp) -> str:
+    """The key of a program that no text says."""
+    return digest("content", str(module), package_key())
 
 
 def key_of_derived(parent: Origin, how: Sequence[str]) -> str:

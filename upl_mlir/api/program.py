@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from upl_mlir.api.origin import Origin, key_of_derived, known
+from upl_mlir.api.origin import Origin, key_of_content, key_of_derived, known
 from upl_mlir.api.ports import PortView
 from upl_mlir.diagnostics import Sources, UplError, error
 from upl_mlir.dialects.ttm.query import facts_of as facts_of_machine
@@ -224,9 +224,19 @@ def made_or_known(
     """A program with a key: made `now`, or known and only made `again` when it is asked for."""
     facts = known(key)
     if facts is not None:
-        return Program(None, sources, Origin(key, again, facts, parent, recalled=True))
-    module = now()
-    return Program(module, sources, Origin(key, again, facts_of(program_of(module)), parent, recalled=False))
+        return Program(None, sources, Origin(key, again, facts, parent, True, parent is not None and parent.by_content))
+    return _keyed(key, parent, sources, now(), again, parent is not None and parent.by_content)
+
+
+def known_by_content(module: ModuleOp, sources: Sources, again: Callable[[], ModuleOp]) -> Program:
+    """A program that no text says, with the key of its content; `again` makes another one."""
+    return _keyed(key_of_content(module), None, sources, module, again, True)
+
+
+def _keyed(
+    key: str, parent: Origin | None, sources: Sources, module: ModuleOp, again: Callable[[], ModuleOp], by_content: bool
+) -> Program:
+    return Program(module, sources, Origin(key, again, facts_of(program_of(module)), parent, False, by_content))
 
 
 def differentiated(

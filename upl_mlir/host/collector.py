@@ -23,6 +23,7 @@ class _Collector:
         self.lock = threading.Lock()
         self.inside = 0
         self.before = (0, 0, 0)
+        self.froze = False
 
     def enter(self) -> None:
         with self.lock:
@@ -31,12 +32,17 @@ class _Collector:
                 self.before = gc.get_threshold()
                 if 0 < self.before[0] < ALLOCATIONS:  # 0: no collections at all, as the caller wishes
                     gc.set_threshold(ALLOCATIONS, *self.before[1:])
+                self.froze = not gc.get_freeze_count()
+                if self.froze:  # what is there stays: JAX's objects alone take longer to go through than all of ours
+                    gc.freeze()
 
     def leave(self) -> None:
         with self.lock:
             self.inside -= 1
             if self.inside == 0:
                 gc.set_threshold(*self.before)
+                if self.froze:
+                    gc.unfreeze()
 
 
 _collector = _Collector()

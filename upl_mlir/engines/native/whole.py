@@ -28,11 +28,14 @@ from upl_mlir.poly.parse import parse_index
 class Source(Protocol):
     """A program to be compiled, which need not be made for it if that has been done before.
 
-    `key` is the key of its content, None if it has none; `keep` tells later processes of it.
+    `key` is a key that says its content, None if it has none; `by_content`: equal content has equal keys.  `keep` tells
+    later processes of it.
     """
 
     @property
     def key(self) -> str | None: ...
+    @property
+    def by_content(self) -> bool: ...
     @property
     def facts(self) -> Facts: ...
 
@@ -84,9 +87,13 @@ def compile_program(
     threads = threads if threads == 1 or call.extension().module is not None else 1
     options = f"{real} {gather} {threads} {sorted(fixed.items())} {sorted(narrow)}"
     store = open_cache()
-    alias = None if source.key is None else f"{digest(source.key, options, machine.key, package_key())}.native"
+    mine = None if source.key is None else digest(source.key, options, machine.key, package_key())
+    alias = None if mine is None or source.by_content else f"{mine}.native"
     given = store.read(alias) if alias is not None else None  # the key of the program's content, found before
-    key = given.decode() if given is not None else digest(str(source.read()), options, machine.key, package_key())
+    if mine is not None and source.by_content:
+        key = mine
+    else:
+        key = given.decode() if given is not None else digest(str(source.read()), options, machine.key, package_key())
     found = _find(key, machine, threads)
     if found is None:
         program = source.read()

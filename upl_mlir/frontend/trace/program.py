@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from upl_mlir.api.fastest import fastest
+from upl_mlir.api.program import known_by_content
 from upl_mlir.api.programs import Compiled, Program
 from upl_mlir.diagnostics import Span, UplError
 from upl_mlir.dialects.upl import UplType
@@ -211,7 +212,7 @@ class Function:
         type_ = UplType.F32 if single else UplType.REAL
         built = build(usable(self._name), leaves, outputs, type_)
         with_texts = sources_of(*_files(outputs, span))
-        program = Program(_lowered(built, with_texts), with_texts)
+        program = known_by_content(_lowered(built, with_texts), with_texts, lambda: _lowered(built, with_texts))
         arguments = tuple((leaf, built.inputs.get(leaf, "")) for leaf in leaves)
         constants = {name: leaf.value for leaf, name in built.inputs.items() if leaf.value is not None}
         names_out = [output_name(built.program, t) for t in built.program.outputs]
