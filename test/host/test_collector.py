@@ -41,3 +41,17 @@ def test_thresholds_come_back_after_an_error() -> None:
 def test_a_caller_who_collects_less_is_left_alone(own: int) -> None:
     gc.set_threshold(own)
     assert compiled(1) == own
+
+
+def test_what_was_there_is_left_alone_for_the_time() -> None:
+    @rarely_collecting
+    def frozen() -> int:
+        return gc.get_freeze_count()
+
+    gc.unfreeze()  # the tests have frozen what was loaded
+    try:
+        assert frozen() > 1000
+        assert gc.get_freeze_count() == 0
+    finally:
+        gc.freeze()
+    assert frozen() == gc.get_freeze_count()

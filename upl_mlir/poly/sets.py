@@ -35,10 +35,11 @@ from upl_mlir.diagnostics import error
 from upl_mlir.poly import opaque
 from upl_mlir.poly.convert import FromIsl, Opaque, Symbol, param_id
 from upl_mlir.poly.decisions import FEW_VALUES, DecidedPoints
+from upl_mlir.poly.equalities import Equalities
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr, Lookup, Monomial, Var
 from upl_mlir.poly.knowledge import Knowledge
 from upl_mlir.poly.operators import CmpOp
-from upl_mlir.poly.tools import DIM, PARAM, as_map, permute
+from upl_mlir.poly.tools import DIM, PARAM, as_map
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,22 +202,33 @@ class PSet(DecidedPoints):
         return None if new is None or new.names & gone else new  # an entry N[i] still reads i
 
     @cached_property
-    def _equalities(self) -> isl.BasicSet:
-        """The least set given by equalities alone that has all points of this one."""
-        return self.isl.affine_hull()
+    def _equalities(self) -> Equalities:
+        """The equalities that all points of this set satisfy."""
+        return Equalities(self.isl.affine_hull())
 
     def _plain(self, e: IndexExpr, dims: Sequence[str]) -> IndexExpr | None:
         """The expression over `dims` that a dimension equals, if the equalities of this set say it."""
         if len(e.terms) != 1 or e.terms[0][1] != 1 or not _is_variable(e.terms[0][0]):
             return None
         (d,) = e.names
-        others = [x for x in self.dims if x not in dims and x != d]
-        order = (*dims, *others, d)
-        hull = permute(isl.Set.from_basic_set(self._equalities), [self.dims.index(x) for x in order])
-        gone = {*others, d}
-        hard = {param_id(a) for a in self.params.values() if isinstance(a, Opaque) or _reads(a, gone)}
-        found = _by_equality(hull.project_out(DIM, len(dims), len(others)), FromIsl((*dims, d), self.params), hard)
-        return found if found is not None and not found.names & gone else None
+        found = self._equalities
+        gone = {x for x in self.dims if x not in dims}
+        hard = {p for p in found.params if isinstance(a := self.params.get(p), Opaque | None) or _reads(a, gone)}
+        at = self.dims.index(d)
+        row = found.solved(at, [self.dims.index(x) for x in dims], hard)
+        if row is None:
+            return None
+        factor = -row[at]
+        terms: dict[Monomial, int] = {(): row[-1] * factor}
+        for x, c in zip(self.dims, row, strict=False):
+            if c and x != d:
+                terms[(Var(x),)] = c * factor
+        for p, c in zip(found.params, row[len(self.dims) :], strict=False):
+            if c:
+                symbol = self.params[p]
+                assert not isinstance(symbol, Opaque)
+                terms[(symbol,)] = c * factor
+        return IndexExpr.sum_of(terms)
 
     def _parts(self, e: IndexExpr, gone: Collection[str]) -> list[IndexExpr]:
         """The terms of an expression that are not affine and read one of the given names."""
