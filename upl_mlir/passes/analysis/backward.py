@@ -152,7 +152,7 @@ def _rounds(
     ctx = reached.sets.ctx
     most = MAX_ROUNDS if not ctx.params else GROWTHS_UNKNOWN if ctx.unknown else GROWTHS
     for n_round in range(MAX_ROUNDS):
-        if n_round == SOON and not only_new and _descend(reached, here, steps):
+        if n_round == SOON and not ctx.params and _descend(reached, here, steps):
             return True
         if n_round == SOON and ctx.params and not only_new:
             trial = replace(reached, found=dict(reached.found), rest=dict(reached.rest))
@@ -185,6 +185,7 @@ def _descend(reached: _Reached[K], here: set[K], steps: Sequence[Step[K]]) -> bo
     Instances do not wait for each other in a ring, and there are finitely many.  So each way ends, at what is found, and the
     greatest fixpoint is the least one (Tarski 1955: both exist; here there is one).  A time loop takes as many rounds from
     below as it has steps, from above a few.  False, with nothing changed, if these do not suffice or a set is not exact.
+    Only for known sizes: with open ones, ends of time loops would be told apart, which keeps loops from being fused.
     """
     above = {k: reached.domain(k) for k in here}
     if not all(s.exact and s.isl.is_bounded() for s in above.values()):

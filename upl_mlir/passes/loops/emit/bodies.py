@@ -20,6 +20,8 @@ from upl_mlir.passes.loops.terms import Apply, Convert, Entry, IndexValue, Numbe
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.linear import Cons
 
+# Types of operations have no subclasses: they are compared, as `isinstance` takes thrice as long.
+_WITHOUT_OPERANDS = (arith.ConstantOp, RefOp, LookupOp)
 _NAMES = (arith.ExtFOp, arith.TruncFOp, StopGradientOp)  # their operand, in the precision of the result
 
 
@@ -70,7 +72,7 @@ class Bodies:
     def _operation(self, op: Operation, env: Mapping[str, IndexExpr], at: Cons, memo: dict[SSAValue, Term]) -> Term:
         result = op.results[0]
         kind = self.kind(result)
-        match op:
+        match op if type(op) in _WITHOUT_OPERANDS else None:
             case arith.ConstantOp():
                 assert isinstance(op.value, FloatAttr | IntegerAttr)
                 value = op.value.value.data
@@ -91,11 +93,11 @@ class Bodies:
             self._as(resolve(o), wanted if k.is_float else None, env, at, memo)
             for o, k in zip(op.operands, kinds, strict=True)
         )
-        if isinstance(op, _NAMES):
+        if type(op) in _NAMES:
             return args[0] if args[0].kind is kind else Convert(kind, args[0])
-        if isinstance(op, arith.SelectOp) and (first := self.builder.holds(args[0], at)) is not None:
+        if type(op) is arith.SelectOp and (first := self.builder.holds(args[0], at)) is not None:
             return args[1] if first else args[2]
-        if isinstance(op, AlongOp):
+        if type(op) is AlongOp:
             return args[2]
         return folded(Apply(kind, op, args)) if self.builder.split else Apply(kind, op, args)
 
