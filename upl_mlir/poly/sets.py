@@ -35,11 +35,10 @@ from upl_mlir.diagnostics import error
 from upl_mlir.poly import opaque
 from upl_mlir.poly.convert import FromIsl, Opaque, Symbol, param_id
 from upl_mlir.poly.decisions import FEW_VALUES, DecidedPoints
-from upl_mlir.poly.equalities import Equalities
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr, Lookup, Monomial, Var
 from upl_mlir.poly.knowledge import Knowledge
 from upl_mlir.poly.operators import CmpOp
-from upl_mlir.poly.tools import DIM, PARAM, as_map
+from upl_mlir.poly.tools import DIM, PARAM, Equalities, as_map
 
 
 @dataclass(frozen=True, eq=False)

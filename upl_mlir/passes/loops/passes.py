@@ -365,7 +365,8 @@ class TileTimePass(LoopPass):
     """A loop over time around sweeps over rows is tiled: `steps` steps advance together, row by row, as a wavefront.
 
     Requires: a schedule and places.
-    Establishes: each row enters the cache once in `steps` steps; the same bits.
+    Establishes: each row enters the cache once in `steps` steps; the same bits.  Threads share the blocks of steps, and each
+    block stays some waves behind the one before.
     Source: Wolfe 1986 (skewing and tiling); Wonnacott 2000.
 
         for t { for i { run U<t,i> } }    ->    for block { for wave { for t in the block { run U<t, wave-t> } } }

@@ -26,6 +26,9 @@ class Loop:
     body: list[Tree]
     tiled: bool = False
     """Whether this is a loop over blocks of steps, which is not tiled again."""
+    lag: int = -1
+    """Of a loop over blocks, each with one loop over waves: a wave needs those of the block before that are at most so
+    far ahead of it, and blocks may run at the same time.  -1: one after the other.  IR has none: its loops have an order."""
 
     @property
     def context(self) -> Cons:
@@ -229,7 +232,7 @@ def replaced(lin: Linear, t: Tree, values: Mapping[str, IndexExpr]) -> Tree | No
         case Loop():
             copies = [c for b in t.body if (c := replaced(lin, b, values)) is not None]
             lows, highs = tuple(map(new, t.lows)), tuple(map(new, t.highs))
-            return Loop(t.var, lows, highs, t.parallel, copies, t.tiled)
+            return Loop(t.var, lows, highs, t.parallel, copies, t.tiled, t.lag)
         case Box(leaf, contraction, plain):
             copies = [c for b in plain if (c := replaced(lin, b, values)) is not None]
             return Box(Leaf(leaf.stmt, {f: new(e) for f, e in leaf.env.items()}), contraction.rewritten(new), copies)

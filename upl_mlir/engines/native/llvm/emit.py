@@ -16,7 +16,7 @@ from xdsl.dialects.linalg.ops import FillOp, GenericOp
 from xdsl.ir import Attribute
 
 from upl_mlir.diagnostics import error
-from upl_mlir.engines.native.llvm import tails, vector_loops
+from upl_mlir.engines.native.llvm import pipelined, tails, vector_loops
 from upl_mlir.engines.native.llvm.emitter import Emitter
 from upl_mlir.engines.native.llvm.nests import nest
 from upl_mlir.engines.native.llvm.parallel import emit_threaded
@@ -33,6 +33,13 @@ class FunctionEmitter(Emitter):
 
     # -- control -----------------------------------------------------------------------------------------------------
     def for_loop(self, op: scf.ForOp) -> None:
+        behind = pipelined.lag(op)
+        if behind is not None and self.parallel and self.library.threads > 1:
+            if behind < 0:
+                pipelined.alone(self, op)
+            else:
+                pipelined.emit_blocks(self, op, behind)
+            return
         c = self.code
         lower, upper, step = self.texts((op.lb, op.ub, op.step))
         found = vector_loops.emitted(self, op, lower, upper, step)

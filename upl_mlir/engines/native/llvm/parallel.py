@@ -51,7 +51,7 @@ class Capture:
         return replace(v, pointer=self.scalar(v.pointer, "ptr"), sizes=sizes, strides=strides)
 
 
-def _fork(
+def fork(
     e: Emitter, capture: Capture, part: Code, count: str, wanted: str, here: Callable[[], None] | None = None
 ) -> None:
     """Write the function `part`, and a call that shares 0..count-1 where `wanted` holds; else what `here` writes, or a call
@@ -105,7 +105,7 @@ def emit_threaded(e: Emitter, op: scf.ParallelOp) -> None:
     capture = Capture()
     inner = type(e)(e.library, ScratchPlan(), parallel=False)
     inner.values.update(captured(e, op.body.block.ops, capture))
-    _take_scratch(e, op, capture, inner)
+    take_scratch(e, op, capture, inner)
     bounds = [[capture.scalar(x, "i64") for x in xs] for xs in (lower, upper, step)]
     sizes = [capture.scalar(x, "i64") for x in trips]
     if len(trips) == 1:
@@ -120,7 +120,7 @@ def emit_threaded(e: Emitter, op: scf.ParallelOp) -> None:
                     rest = inner.code.let(f"udiv i64 {rest}, {sizes[d]}")
                 inner.values[op.body.block.args[d]] = inner.code.add(bounds[0][d], inner.code.mul(digit, bounds[2][d]))
             along(inner, op, outer, bounds[0][outer], bounds[1][outer], bounds[2][outer])
-    _fork(e, capture, inner.code, count, wanted, (lambda: _alone(e, op)) if _repeated(op) else None)
+    fork(e, capture, inner.code, count, wanted, (lambda: _alone(e, op)) if _repeated(op) else None)
 
 
 def _repeated(op: Operation) -> bool:
@@ -168,7 +168,7 @@ def captured(e: Emitter, ops: Iterable[Operation], capture: Capture) -> Iterator
                 capture.attributes[capture.scalar(pointer, "ptr")] = "noalias "
 
 
-def _take_scratch(e: Emitter, op: Operation, capture: Capture, inner: Emitter) -> None:
+def take_scratch(e: Emitter, op: Operation, capture: Capture, inner: Emitter) -> None:
     """Scratch of inner allocations becomes the thread's own."""
     inside = set(op.walk())
     own = [(o, place) for o, place in e.scratch.places.items() if o in inside]
@@ -255,4 +255,4 @@ def fork_product(
         numbers = [f"i64 {x}" for x in (*ranges, int(p.anew), in_place)]
         code.do(f"call void @upl.gemm.{f.name}({', '.join([*(f'ptr {x}' for x in (*given, scratch)), *numbers])})")
     assert Panels(f).offsets["end"] > 0
-    _fork(e, capture, code, count, wanted)
+    fork(e, capture, code, count, wanted)

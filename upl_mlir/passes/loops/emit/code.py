@@ -35,6 +35,8 @@ from upl_mlir.poly.operators import DivKind, Extremum
 
 INDEX = IndexType()
 NOTHING: Mapping[object, bool] = {}
+WAVE = "upl.wave"
+"""Attribute of an `scf.for` over blocks of steps: by how many waves a block has to be behind the one before (`Loop.lag`)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,8 +144,12 @@ class Code:
         start: Sequence[SSAValue],
         write: Callable[[Sequence[SSAValue]], Sequence[SSAValue]],
         part: Span | None = None,
+        lag: int | None = None,
     ) -> Sequence[SSAValue]:
-        """``for var in max(lows)..min(highs)``, or over a part of these, that hands values on; returns the last ones."""
+        """``for var in max(lows)..min(highs)``, or over a part of these, that hands values on; returns the last ones.
+
+        `lag` is that of a loop over blocks.
+        """
         at = part or self.span(lows, highs)
         one = self.constant(1, INDEX)
         block = Block(arg_types=[INDEX, *(v.type for v in start)])
@@ -156,6 +162,8 @@ class Code:
 
         self.inside(block, (*(Con(x - b) for b in lows), *(Con(b - x) for b in highs)), at.facts, write=body)
         op = scf.ForOp(at.first, at.behind, one, list(start), Region(block))
+        if lag is not None:
+            op.attributes[WAVE] = IntegerAttr(lag, i64)
         self.emit(op)
         return op.results
 

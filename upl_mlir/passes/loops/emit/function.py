@@ -185,7 +185,7 @@ class FunctionWriter(Frame):
             if t.parallel:
                 self._parallel(t, part, inside)
             else:
-                self.code.loop(t.var, t.lows, t.highs, [], lambda _: (inside(), ())[1], part)
+                self.code.loop(t.var, t.lows, t.highs, [], lambda _: (inside(), ())[1], part, _lag(t) if t.tiled else None)
 
     def _parallel(self, t: Loop, part: Span, inside: Callable[[], None]) -> None:
         """A parallel loop over some of the values of its variable."""
@@ -241,3 +241,8 @@ class FunctionWriter(Frame):
                     u.erase()
                 op.detach()
                 op.erase()
+
+
+def _lag(t: Loop) -> int:
+    """The lag of a loop over blocks, if its blocks may run at the same time as they stand; else -1."""
+    return t.lag if len(t.body) == 1 and isinstance(t.body[0], Loop) else -1

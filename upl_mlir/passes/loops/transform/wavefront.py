@@ -364,6 +364,7 @@ class _Tiler:
         return all(self.lin.bounds((), h - b)[1] is None for h in highs for b in lows)
 
     def _emit(self, pieces: Sequence[Sequence[_Piece]], slope: int, shifts: Mapping[int, int]) -> Tree:
+        lag = slope * self.blocks.phases[0].steps if len(self.blocks.phases) == 1 and not self._private() else -1
         for a in self._private():
             a.private = None  # rows run one after the other now: one copy will do
         wave = f"{self.blocks.var.removesuffix('b')}w"
@@ -373,7 +374,7 @@ class _Tiler:
         times = [self._times(*both, wave, slope, shifts) for both in zip(self.blocks.phases, pieces, strict=True)]
         steps = max(p.steps for p in self.blocks.phases)
         waves = Loop(wave, (least,), (most + slope * (steps - 1),), False, list(times))
-        return Loop(self.blocks.var, (IndexExpr(),), (self.blocks.last,), False, [waves], tiled=True)
+        return Loop(self.blocks.var, (IndexExpr(),), (self.blocks.last,), False, [waves], tiled=True, lag=lag)
 
     def _times(
         self, phase: Phase, pieces: Sequence[_Piece], wave: str, slope: int, shifts: Mapping[int, int]
