@@ -10,6 +10,7 @@ import numpy as np
 
 from upl_mlir.frontend.jaxpr.evaluate import Places, copied, is_concrete, is_index, traced
 from upl_mlir.frontend.trace import reshape as places_of
+from upl_mlir.frontend.trace.arithmetic import by_arithmetic
 from upl_mlir.frontend.trace.array import Array, filled, numbers
 from upl_mlir.frontend.trace.chosen import take
 from upl_mlir.frontend.trace.functions import elements, order
@@ -176,6 +177,8 @@ def _taken(a: Array, at: Any, axis: int) -> Array:
     """As numpy.take.  Inside a loop that is traced once, where data choose no index: all elements, of which one counts."""
     if is_concrete(at) or not current().loops:
         return take(a, at, axis)
+    if (found := by_arithmetic(a, at, axis)) is not None:
+        return found
     k = traced(at)
     out = order.along_or_none(moved(a, axis, -1), places_of.reshape(k, -1))
     out = places_of.reshape(out, (*out.shape[:-1], *k.shape))

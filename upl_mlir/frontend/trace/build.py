@@ -121,7 +121,7 @@ class _Builder:
 
     def _lines(self) -> dict[Node, tuple[int, int]]:
         """The constants that are affine functions of their index: factor and first value."""
-        return {n: line for n in self.nodes if isinstance(n, Leaf) and (line := _line(n.value))}
+        return {n: found for n in self.nodes if isinstance(n, Leaf) and (found := line(n.value))}
 
     # -- what becomes a statement ------------------------------------------------------------------------------------
     def _choose(self) -> set[Node]:
@@ -385,7 +385,7 @@ def _reads(n: Node) -> list[Operand]:
     return [Operand(o.node, ()) for o in n.operands] if isinstance(n, Last | Stacked | After) else list(n.operands)
 
 
-def _line(value: Any) -> tuple[int, int] | None:
+def line(value: Any) -> tuple[int, int] | None:
     """Factor and first value of a constant array of whole numbers that grows evenly."""
     if value is None or value.ndim != 1 or value.size < 2 or not np.all(np.isfinite(value)):
         return None

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from upl_mlir.frontend.trace.arithmetic import by_arithmetic
 from upl_mlir.frontend.trace.array import Array, as_array, broadcast, made, numbers
 from upl_mlir.frontend.trace.late import LATE
 from upl_mlir.frontend.trace.node import Fill, Leaf, Node, Pick, Scatter, Shape, current
@@ -24,6 +25,8 @@ def pick(a: Array, key: Any, axis: int) -> Array:
 
     A number below 0 counts from the end.  Raises UplError (UPL1931, UPL1932); one out of bounds ends the run with an error.
     """
+    if (found := by_arithmetic(a, key, axis)) is not None:
+        return found
     at = _indices(key, a.shape[axis])
     shape = (*a.shape[:axis], *at.shape, *a.shape[axis + 1 :])
     if 0 in shape:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from xdsl.dialects import scf
 from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import SSAValue
 
 from upl_mlir.engines.native.llvm.emitter import Emitter
 from upl_mlir.engines.native.llvm.parallel import Capture, captured, fork, take_scratch
@@ -52,8 +53,9 @@ def emit_blocks(e: Emitter, op: scf.ForOp, behind: int) -> None:
     inner.values.update(captured(e, op.body.block.ops, capture))
     take_scratch(e, op, capture, inner)
     largest = "0"
-    for found in {v for v in map(e.values.get, _used(op)) if isinstance(v, View)}:
-        largest = c.most(largest, e.product("1", found.sizes))
+    for found in dict.fromkeys(e.values[v] for v in _used(op) if v in e.values):
+        if isinstance(found, View):
+            largest = c.most(largest, e.product("1", found.sizes))
     blocks = c.sub(upper, lower)
     some = c.let(f"icmp sge i64 {blocks}, 2", "c")
     much = c.let(f"icmp sge i64 {c.mul(blocks, largest)}, {LEAST}", "c")
@@ -93,8 +95,8 @@ def alone(e: Emitter, op: scf.ForOp) -> None:
     e.parallel = shared
 
 
-def _used(op: scf.ForOp) -> set[object]:
-    return {v for o in op.walk() for v in o.operands}
+def _used(op: scf.ForOp) -> dict[SSAValue, None]:
+    return dict.fromkeys(v for o in op.walk() for v in o.operands)
 
 
 def _cell(code: Code, place: str, block: str, cells: int) -> str:
