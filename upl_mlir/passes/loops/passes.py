@@ -35,6 +35,7 @@ from upl_mlir.passes.loops.transform.invariant import (
     take_invariant_fields,
 )
 from upl_mlir.passes.loops.transform.products import Splitter
+from upl_mlir.passes.loops.transform.quotients import split_quotients
 from upl_mlir.passes.loops.transform.results import make_in_place
 from upl_mlir.passes.loops.transform.searches import part_searches
 from upl_mlir.passes.loops.transform.single import gather_as_made
@@ -147,6 +148,8 @@ class FollowCopiesPass(LoopPass):
 class SplitProductsPass(LoopPass):
     """Sums of products, and factors that many summands share, get equations of their own, to become contractions.
 
+    What such a sum reads by quotient and remainder, as after a reshape, becomes two iterators or two fields.
+
     Requires: equations, no schedule yet (`raise-to-loops`).
     Establishes: sums of products of array elements alone; the same numbers.
 
@@ -161,20 +164,21 @@ class SplitProductsPass(LoopPass):
     def step(self, p: LoopProgram) -> bool:
         before = len(p.system.equations)
         Splitter(p.system, ordered=p.ordered).split()
-        return len(p.system.equations) > before
+        return split_quotients(p.system) or len(p.system.equations) > before
 
 
 @dataclass(frozen=True)
 class InvariantFieldsPass(LoopPass):
-    """Where data choose elements, what is the same in each step is computed once, and what need not be stored is not.
+    """What is the same in each step is computed once; where data choose elements, what need not be stored is not.
 
-    Arrays lose the fields on which their elements do not depend (`transform/invariant.py`). The test whether a gather has
+    Arrays lose the fields on which their elements do not depend (`transform/invariant.py`): a value that goes to all rows of
+    a product is kept once.  The rest is for programs in which data choose elements.  The test whether a gather has
     summands is removed, of sums if the sign of 0 does not matter (`transform/empty.py`). Each condition is tested once,
     and not where the answer is known (`transform/truths.py`). Truth values that are only gathered are gathered as they
     are made (`transform/single.py`). Gathers that look for their summands get arrays of their own (`transform/searches.py`).
     An array of which an output is a copy is made in place of the output (`transform/results.py`).
 
-    Requires: equations, no schedule yet.  A program in which data choose no element stays as it is.
+    Requires: equations, no schedule yet.
     Establishes: fewer elements, with the same values; `relaxed` sums may differ in the sign of 0.
     Source: loop-invariant code motion (Aho, Sethi, Ullman 1986), of whole arrays.
 
@@ -186,7 +190,7 @@ class InvariantFieldsPass(LoopPass):
 
     def step(self, p: LoopProgram) -> bool:
         if not (p.compared or chosen_by_data(p.system)):
-            return False
+            return take_invariant_fields(p.system)
         some = settle_comparisons(p.system)
         some |= simplify_truths(p.system)
         some |= ask_no_empty_gathers(p.system, signed=p.ordered)

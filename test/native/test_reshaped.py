@@ -1,0 +1,76 @@
+"""Products that read reshaped or joined arrays: contractions with linear indices, and no copy of a row for each column."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import upl_mlir as upl
+from upl_mlir.passes.loops.program import LoopProgram
+from upl_mlir.passes.loops.tree import Box, subtrees
+from upl_mlir.passes.schedule import schedule
+
+RNG = np.random.default_rng(2)
+A, W, S = RNG.normal(size=(4, 24, 8)), RNG.normal(size=(32, 16)), RNG.normal(size=(20, 12))
+H, V = RNG.normal(size=24), RNG.normal(size=(36, 40))
+
+
+def heads(a: Any, w: Any) -> Any:
+    """Heads of an attention, joined and mapped."""
+    return np.sin(a.transpose(1, 0, 2).reshape(24, 32) @ w)
+
+
+def joined(s: Any, h: Any, v: Any) -> Any:
+    """A row and a state side by side, times a matrix, round by round."""
+
+    def step(k: Any, h: Any) -> Any:
+        return np.tanh(np.concatenate([s[k], h]) @ v)[:24]
+
+    return upl.fori_loop(0, 20, step, h)
+
+
+def plan(p: upl.Program) -> LoopProgram:
+    return schedule(p.infer_domains().op)
+
+
+def compare(f: Any, args: tuple[Any, ...], gather: str) -> None:
+    """Value and gradient, natively against the interpreter."""
+    program = upl.function(f).program(*args)
+    (of,) = program.outputs
+    for p in (program, upl.vjp(program, of=of, wrt=list(program.inputs))):
+        given = dict(zip(p.inputs, args, strict=False))
+        if len(p.inputs) > len(args):
+            given[list(p.inputs)[-1]] = RNG.normal(size=program.outputs[of].shape())
+        wanted = upl.compile(p, gather=gather)(**given)
+        found = upl.compile(p, engine="native", gather=gather)(**given)
+        for name, w in wanted.items():
+            if gather == "ordered":
+                np.testing.assert_array_equal(found[name], w, err_msg=name)
+            else:
+                np.testing.assert_allclose(found[name], w, rtol=1e-11, atol=1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize("gather", ["ordered", "relaxed"])
+@pytest.mark.parametrize(("f", "args"), [(heads, (A, W)), (joined, (S, H, V))])
+def test_values_and_gradients(f: Any, args: tuple[Any, ...], gather: str) -> None:
+    compare(f, args, gather)
+
+
+def test_a_reshaped_factor_is_a_contraction() -> None:
+    """The sum over 32 columns is one over 4 heads of 8; the derivative by the matrix has its rows so."""
+    program = upl.function(heads).program(A, W)
+    (out,) = (t for t in subtrees(plan(program).scheduled) if isinstance(t, Box))
+    assert len(out.contraction.fold.parts[0].dims) == 2
+    gradient = upl.vjp(program, of=next(iter(program.outputs)), wrt=list(program.inputs))
+    found = {t.leaf.stmt.array for t in subtrees(plan(gradient).scheduled) if isinstance(t, Box)}
+    assert any(name.endswith(":divided") for name in found)
+
+
+def test_a_row_is_kept_once() -> None:
+    """Not once for each column of the matrix that it is multiplied by."""
+    program = upl.function(joined).program(S, H, V)
+    kept = plan(program).arrays
+    assert kept is not None
+    assert max(len(a.axes) for a in kept.values()) <= 2
