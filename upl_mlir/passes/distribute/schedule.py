@@ -31,7 +31,7 @@ from upl_mlir.passes.schedule import prepared, put, raised
 from upl_mlir.poly.counts.quota import TooComplex, limited
 
 BEFORE = ("invariant-fields", "split-products")
-AFTER = ("order-loops", "allocate-arrays", "forward-copies")
+AFTER = ("order-loops", "allocate-arrays", "unroll-loops", "forward-copies")
 """The passes on the equations, and those on what is left of them for one rank."""
 EFFORT = 8
 """So many times the usual limit of isl's work a distribution with deep halos may take; what needs more exchanges at each
