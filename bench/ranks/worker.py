@@ -99,11 +99,11 @@ def measure(name: str) -> dict[str, Any]:
         if COMM.bcast(time.perf_counter() - began > MOST_S, root=0):
             break
     out: dict[str, Any] = {n: min(t) for n, t in times.items()}
+    engine = cast(MpiEngine, vars(f)["_native"])
+    parts = [part(engine, case.inputs, case.params, n) for n in (1, *MODELLED)]
     if RANK == 0:
         out |= {"network": swaps, "sent": f.stats["bytes_sent_by_all"]}
         out["computed"] = bytes_received(case.program, case.inputs, case.params, RANKS, "relaxed", sizes)
-        engine = cast(MpiEngine, vars(f)["_native"])
-        parts = [part(engine, case.inputs, case.params, n) for n in (1, *MODELLED)]
         seconds = [None if p is None else p.time(swaps) for p in parts]
         out["model"] = dict(zip(("1", *map(str, MODELLED)), seconds, strict=True))
     wait_for_all(COMM)

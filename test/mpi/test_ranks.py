@@ -138,6 +138,22 @@ def test_the_command_prints_once(tmp_path: Path) -> None:
 
 
 @needs_mpi
+@pytest.mark.parametrize("ranks", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_blocks_of_arrays(ranks: int) -> None:
+    """Ranks give blocks of inputs, of different lengths, and get blocks of native code's results."""
+    assert MPIEXEC is not None
+    script = str(ROOT / "test" / "mpi" / "local.py")
+    command = [MPIEXEC, "-n", str(ranks), sys.executable, "-m", "mpi4py", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stderr
+    said = dict(line.split(": ") for line in done.stdout.splitlines())
+    assert set(said.values()) == {"equal", "UPL1503"} and len(said) == 6
+    assert [name for name, what in said.items() if what == "UPL1503"] == [
+        "another row length on one rank", "a number for an array",
+    ]  # fmt: skip
+
+
+@needs_mpi
 def test_a_killed_rank_ends_the_run() -> None:
     """The second rank kills itself in its third exchange; the others would wait for it."""
     done = killed(3, 1, 3, "run", "examples/floyd_warshall.upl", "--input", "W=[[0,5,9],[1,0,2],[9,1,0]]")

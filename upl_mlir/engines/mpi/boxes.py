@@ -26,14 +26,24 @@ def block_of(low: int, high: int, rank: int, ranks: int) -> tuple[int, int]:
 class Blocks:
     """The parameters of every rank: those of the program, and the ends of its blocks."""
 
-    def __init__(self, blocks: Sequence[Block], params: Mapping[str, int], ranks: int, read: Lookup):
+    def __init__(
+        self, blocks: Sequence[Block], params: Mapping[str, int], ranks: int, read: Lookup,
+        starts: Mapping[Block, Sequence[int]] | None = None,
+    ):  # fmt: skip
+        """`starts` say of some blocks where those of the ranks begin; others differ by one index at most."""
         self.read = read
         self.of: list[dict[str, int]] = []
         ends = {b: (b.low.evaluate(params, read), b.high.evaluate(params, read)) for b in blocks}
         for rank in range(ranks):
             own = dict(params)
             for b, (low, high) in ends.items():
-                own[b.first], own[b.last] = block_of(low, high, rank, ranks)
+                found = None if starts is None else starts.get(b)
+                if found is None:
+                    own[b.first], own[b.last] = block_of(low, high, rank, ranks)
+                    continue
+                after = found[rank + 1] if rank + 1 < ranks else high + 1
+                own[b.first] = low if rank == 0 else min(max(found[rank], low), high + 1)
+                own[b.last] = min(max(after, low), high + 1) - 1
             self.of.append(own)
 
     def owned(self, rank: int, b: Block) -> tuple[int, int]:

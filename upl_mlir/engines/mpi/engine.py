@@ -34,6 +34,7 @@ from upl_mlir.engines.native.engine import MAX_KNOWN, fault_of, in_place_of, sig
 from upl_mlir.engines.native.outside import handling
 from upl_mlir.engines.native.whole import Source
 from upl_mlir.host.arrays import bind_arrays, bind_parameters, check_names, dense_arrays
+from upl_mlir.host.given import cast_values
 from upl_mlir.passes.analysis.at_sizes import require_at
 from upl_mlir.passes.analysis.proved import require_proved
 from upl_mlir.passes.analysis.sizes import Sizes, total
@@ -81,15 +82,18 @@ class MpiEngine:
 
     def __init__(
         self, source: Source, *, real: str = "f64", gather: str = "relaxed", threads: int = 1, comm: Any = None,
-        checkpoint: str | Path | None = None, every: int = 1, sizes: Mapping[str, int] | None = None,
+        checkpoint: str | Path | None = None, every: int = 1, local: bool = False, sizes: Mapping[str, int] | None = None,
     ):  # fmt: skip
         """With a `checkpoint`, a folder, the state is saved every so many steps of a loop over steps, and a run that was
-        ended before its time is taken up there.  `sizes` are parameters for which the division should be good."""
+        ended before its time is taken up there.  With `local` a rank gives its block of an input of which it reads no
+        more, and gets its block of a result.  `sizes` are parameters for which the division should be good."""
         start = time.perf_counter()
         self.comm = world() if comm is None else comm
         self.source = source
         self.folder = None if checkpoint is None else Path(checkpoint)
-        self.every, self.options = every, f"{gather} sums, {real}"
+        self.every, self.options, self.local = every, f"{gather} sums, {real}", local
+        if local and checkpoint is not None:
+            raise error("UPL1802", "a run of local arrays cannot be saved", help="leave out `checkpoint` or `local`")
         if every < 1:
             raise error("UPL1802", f"every={every}: expected 1 or more")
         self.real = np.dtype(np.float32 if real == "f32" else np.float64)
@@ -143,8 +147,16 @@ class MpiEngine:
         self, arrays: Mapping[str, Any], given: Mapping[str, int], out: Mapping[str, Array] | None = None
     ) -> dict[str, Array]:
         """Run on whole arrays; the results are whole on every rank.  Raises UplError (UPL15xx, UPL1604, UPL2105)."""
-        b = self._binding(arrays, given)
+        lengths: Mapping[str, tuple[int, ...]] = {}
+        if self.local:
+            if out:
+                raise error("UPL1802", "`out` is for whole arrays", help="leave it out, or leave out `local`")
+            lengths = self._lengths(arrays)
+        b = self._binding(arrays, given, lengths)
         self._alike(b)
+        if lengths:
+            blocks = {n: self._block(b, n, arrays[n]) for n in lengths}  # they live until the function is done
+            arrays = {**arrays, **{n: b.placed(n, a) for n, a in blocks.items()}}
         into = {n: target_of(b.ports[n], out) for n in out or () if self._is_output(n)}
         start = time.perf_counter()
         run, saved = b.exchanges(self.comm), None
@@ -165,14 +177,17 @@ class MpiEngine:
         self.comm.Allgather(np.array((status, run.bytes), np.int64), every)
         if worst := int(every[:, 0].max()):
             raise fault_of(worst, self.program)
-        b.gather(self.comm, results)
+        if self.local:
+            results = {n: b.own_part(n, found) for n, found in results.items()}
+        else:
+            b.gather(self.comm, results)
         if saved is not None:
             saved.end()
         self._stats = Stats(
             b.firings, b.tokens, self.ranks, self.rank, time.perf_counter() - start, self.compile_seconds, run.bytes,
             run.messages, int(every[:, 1].sum()), None if saved is None else saved.taken_up,
         )  # fmt: skip
-        return {n: _result(b, n, found, into) for n, found in results.items()}
+        return results if self.local else {n: _result(b, n, found, into) for n, found in results.items()}
 
     def _is_output(self, name: str) -> bool:
         """That it is one.  Raises UplError (UPL1502)."""
@@ -181,15 +196,47 @@ class MpiEngine:
             raise error("UPL1502", f"out[{name!r}]: there is no such output", help=did_you_mean(name, [*names]))
         return True
 
-    def _binding(self, arrays: Mapping[str, Any], given: Mapping[str, int]) -> Binding:
-        """What follows from the sizes of a call.  Raises UplError (UPL15xx)."""
+    def _lengths(self, arrays: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+        """How long the blocks of all ranks are, of each input that is given in blocks.  Raises UplError (UPL1503) on all."""
+        out: dict[str, tuple[int, ...]] = {}
+        for name, (axis, _) in self.plan.inputs.items():
+            fields = len(self.plan.layouts[name].lower)
+            mine = np.shape(arrays[name]) if name in arrays else ()
+            every = np.empty((self.ranks, fields), np.int64)
+            self.comm.Allgather(np.array(mine if len(mine) == fields else [-1] * fields, np.int64), every)
+            if int(every.min()) < 0:
+                rank = int(every.min(axis=1).argmin())
+                raise error("UPL1503", f"`{name}`: rank {rank} gave no array with {fields} dimensions")
+            for rank, shape in enumerate(every):
+                if (np.delete(shape, axis) != np.delete(every[0], axis)).any():
+                    found = f"found shape {(*map(int, shape),)} on rank {rank}, {(*map(int, every[0]),)} on rank 0"
+                    raise error("UPL1503", f"`{name}`: expected blocks along axis {axis} of one array, {found}")
+            out[name] = tuple(map(int, every[:, axis]))
+        return out
+
+    def _block(self, b: Binding, name: str, array: Any) -> Array:
+        """A rank's block of an input, in its type.  Raises UplError (UPL1503, UPL1504)."""
+        port, axis = b.ports[name], self.plan.inputs[name][0]
+        if _shape(array, axis, port.shape[axis]) != port.shape:
+            message = f"`{name}`: expected a block, along axis {axis}, of an array of shape {port.shape}"
+            raise error("UPL1503", f"{message}; found shape {np.shape(array)}", port.span)
+        return np.ascontiguousarray(cast_values(name, port.type, port.dtype, np.asarray(array), port.span))
+
+    def _binding(
+        self, arrays: Mapping[str, Any], given: Mapping[str, int], lengths: Mapping[str, tuple[int, ...]]
+    ) -> Binding:
+        """What follows from the sizes of a call.  Raises UplError (UPL15xx, UPL2105)."""
+        if lengths:  # the shapes are those of the whole arrays
+            whole = {n: _shape(arrays[n], self.plan.inputs[n][0], sum(found)) for n, found in lengths.items()}
+            arrays = {n: np.broadcast_to(np.float64(0), whole[n]) if n in whole else a for n, a in arrays.items()}
         key = signature(arrays, given)
+        key = None if key is None else (key, *lengths.items())
         found = None if key is None else self._known.get(key)
         if found is None:
             params = bind_parameters(self.program, arrays, given)
             if self._open:
                 require_at(self.program, params, self._open)
-            found = Binding(self.program, self.plan, self.kernel, params, self.real, (self.rank, self.ranks))
+            found = Binding(self.program, self.plan, self.kernel, params, self.real, (self.rank, self.ranks), lengths)
             if key is not None:
                 if len(self._known) >= MAX_KNOWN:
                     self._known.clear()
@@ -214,6 +261,12 @@ class MpiEngine:
                     message = f"rank {rank} runs with {name}={value}, rank {self.rank} with {name}={b.params.get(name)}"
                     help_ = "give every rank whole arrays of the same shapes, and the same parameters"
                     raise error("UPL2105", message, span_of(self.program), help=help_)
+
+
+def _shape(array: Any, axis: int, length: int) -> tuple[int, ...]:
+    """The shape of an array of another length along an axis."""
+    shape = np.shape(array)
+    return (*shape[:axis], length, *shape[axis + 1 :])
 
 
 def _again(
