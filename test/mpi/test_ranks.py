@@ -29,7 +29,8 @@ SLOW = (
 )  # fmt: skip
 
 MORE = (
-    *(f"bench:{name}" for name in ("heat3d", "nbody", "regression", "mlp-gradient", "heat3d-gradient", "nbody-gradient")),
+    *(f"bench:{name}" for name in ("heat3d", "nbody", "regression", "mlp-gradient", "heat3d-gradient", "nbody-gradient",
+                           "jacobi2d-gradient")),
     "conv2d@4", "digits",
 )  # fmt: skip
 RELAXED = (
