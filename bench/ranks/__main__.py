@@ -29,8 +29,10 @@ def main(names: Sequence[str]) -> None:
         lines.append(line)
 
     load = " to ".join(f"{x:.1f}" for x in sorted(os.getloadavg()))
+    priority = "" if os.sched_getscheduler(0) == os.SCHED_OTHER else "; at real-time priority (`chrt -r 1`)"
     say(f"`python -m bench.ranks`, {date.today()}: two ranks on one machine, relaxed sums, whole arrays in and whole "
-        f"results on each rank; the least of several calls, in turns. {os.cpu_count()} cores, load {load}.")
+        f"results on each rank; the least of several, in turns, each after a call of its own{priority}. "
+        f"{os.cpu_count()} cores, load {load}.")
     say("\n| program | one thread, ms | two threads, ms | two ranks, ms | one thread / two ranks | model / two ranks | "
         "bytes sent | computed |")  # fmt: skip
     say("|" + "---|" * 8)
@@ -47,8 +49,9 @@ def main(names: Sequence[str]) -> None:
             f"{found['sent']} | {found['computed']} |")  # fmt: skip
     if models:
         counts = [n for n in next(iter(models.values())) if n != "1"]
-        say("\nSpeed-ups on many ranks **by the model, not measured**: a rank's work is measured alone with the blocks that "
-            "it would have, messages cost what they cost between two ranks of this machine. –: more ranks than indices.")
+        say("\nSpeed-ups on many ranks **by the model, not measured**: a rank's work is measured with the blocks that "
+            "it would have, on two ranks at once; messages cost what they cost between two ranks of this machine. –: more "
+            "ranks than indices.")
         say(f"\n| program | {' | '.join(f'{n} ranks' for n in counts)} |")
         say("|" + "---|" * (len(counts) + 1))
         for name, m in models.items():

@@ -85,6 +85,7 @@ def _some(*shape: int, seed: int = 0) -> np.ndarray:
 SMALL: dict[str, Callable[[], Case]] = {
     "heat3d": lambda: heat3d(7, 20), "nbody": lambda: nbody(9, 3), "regression": lambda: regression(10, 3, 4),
     "mlp-gradient": lambda: gradient(mlp(13, 6, 5, 4), "Loss", "W", "B"),
+    "jacobi2d-gradient": lambda: gradient(jacobi2d(9, 40), "B", "A"),
     "heat3d-gradient": lambda: gradient(heat3d(6, 3), "B", "A"),
     "nbody-gradient": lambda: gradient(nbody(5, 2), "Y", "X", "V", "M"),
 }  # fmt: skip

@@ -1,98 +1,124 @@
-"""A model of a program on many ranks: what one rank computes is measured, what it sends is counted, messages have two costs.
+"""A model of a program on many ranks: what one rank computes is measured, what it sends is counted, messages are measured.
 
-    seconds(R) = work of a rank of R + messages * latency + bytes * seconds per byte
+    seconds(R) = work of a rank of R + sum over its messages, one after the other, of what one of that size takes
 
-The work is measured here: the code of one rank, the one in the middle, runs alone with the blocks that it has among R, and
-its exchanges are counted in place of being done.  So replicated work and deep halos are in it.  That ranks share a machine's
-memory is not.  Latency and bandwidth are those of this machine (`worker.py`).  For a network they are other numbers.
+The work is measured: two ranks both run the code of one rank, the one in the middle, with the blocks that it has among R,
+and have an exchange of a few bytes in place of each of its own.  So replicated work, deep halos, waiting for each other, and
+that two ranks share a machine's memory are in it.  The messages are counted: those of the exchanges, of the gathering of
+whole results, and of what ranks agree on.  What one takes is measured between two ranks of this machine, between pieces of
+work (`worker.py`).  For a network it is another number.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from upl_mlir.dialects.upl.query import poly_context
-from upl_mlir.engines.mpi.boxes import Blocks, Boxes, size_of
+from upl_mlir.engines.mpi.binding import Binding
+from upl_mlir.engines.mpi.boxes import Boxes, size_of
 from upl_mlir.engines.mpi.engine import MpiEngine
 from upl_mlir.engines.mpi.plan import Moved
+from upl_mlir.engines.mpi.world import wait_for_messages
 from upl_mlir.engines.native.outside import handling
-from upl_mlir.host.arrays import bind_arrays, bind_parameters, host_ports
+from upl_mlir.host.arrays import bind_parameters
+
+ROUNDS = 25
+"""So often the work is measured at most."""
+MOST_S = 1.0
+"""Seconds that the rounds take, about."""
+Network = Sequence[tuple[float, float]]
+"""What an exchange of so many bytes with another rank takes: bytes, the least first, and seconds."""
+
+
+def seconds_of(size: float, network: Network) -> float:
+    """Seconds of an exchange: between those that were measured in proportion, beyond the largest one at its bandwidth."""
+    (least, first), *_, (most, last) = network
+    if size <= least:
+        return first
+    if size >= most:
+        return last * size / most
+    return float(np.interp(size, [n for n, _ in network], [s for _, s in network]))
 
 
 @dataclass
 class Part:
-    """What one of `ranks` ranks does: seconds of work, messages one after the other, bytes that it receives."""
+    """What one of `ranks` ranks does: seconds of work with `small` exchanges of a few bytes in it, and its messages, one
+    after the other, by their bytes."""
 
     ranks: int
     seconds: float
-    messages: float = 0
-    bytes: float = 0
+    small: int = 0
+    messages: Counter[float] = field(default_factory=Counter[float])
 
-    def time(self, latency: float, per_byte: float) -> float:
+    def time(self, network: Network) -> float:
         """Seconds."""
-        return self.seconds + self.messages * latency + self.bytes * per_byte
+        messages = sum(n * seconds_of(size, network) for size, n in self.messages.items())
+        return self.seconds + messages - self.small * seconds_of(0, network)
 
 
-def part(engine: MpiEngine, arrays: Mapping[str, Any], given: Mapping[str, int], ranks: int, rounds: int = 3) -> Part | None:
-    """What the rank in the middle does; None if there are more ranks than indices to divide."""
+def part(engine: MpiEngine, arrays: Mapping[str, Any], given: Mapping[str, int], ranks: int) -> Part | None:
+    """What the rank in the middle does; None if there are more ranks than indices to divide.  Two ranks call it together."""
     params = bind_parameters(engine.program, arrays, given)
-    context = poly_context(engine.program)
-    blocks = Blocks(engine.plan.blocks, {**context.constants, **params}, ranks, context.read)
-    own = blocks.of[ranks // 2]
-    if any(own[b.first] > own[b.last] for b in engine.plan.blocks):
+    b = Binding(engine.program, engine.plan, engine.kernel, params, engine.real, (ranks // 2, ranks))
+    if any(b.own[x.first] > b.own[x.last] for x in engine.plan.blocks):
         return None
-    ports = host_ports(engine.program, params, engine.real)
-    dense = bind_arrays(engine.program, ports, arrays)
-    layouts = {n: tuple(e.evaluate(own, context.read) for e in la.lower) for n, la in engine.plan.layouts.items()}
+    again = b.again
+    assert again is not None, "arrays are used as they are"
     out = Part(ranks, math.inf)
-    blocks.of = [own]  # boxes of this rank alone
-    boxes = [Boxes(m, blocks) for m in engine.plan.moved]
-    results: dict[str, Any] = {}
-    for n in range(rounds):
-        args, results = engine.arguments(own, ports, dense, layouts, context.read)
-        spent = 0.0
+    b.blocks.of = [dict(b.own)]  # boxes of this rank alone
+    boxes = [Boxes(m, b.blocks) for m in engine.plan.moved]
+    comm, nothing = engine.comm, np.zeros(8, np.uint8)
+    other, into = 1 - comm.Get_rank(), np.zeros(8, np.uint8)
+    began = time.perf_counter()
+    for n in range(ROUNDS):
 
         def exchange(number: int, _address: int, variables: Any, counted: bool = n == 0) -> None:
-            nonlocal spent
-            start = time.perf_counter()
             if counted:
-                b = boxes[number]
-                values = tuple(variables[i] for i in range(len(b.moved.variables)))
-                messages, size = _message(b.moved, b.needed(values)[0], own, ranks)
-                out.messages += messages
-                out.bytes += size
-            spent += time.perf_counter() - start
+                x = boxes[number]
+                values = tuple(variables[i] for i in range(len(x.moved.variables)))
+                found = _messages(x.moved, x.needed(values)[0], b.own, ranks)
+                out.messages.update(found)
+                out.small += bool(found)
+            elif ranks > 1:
+                wait_for_messages([comm.Irecv(into, other, 0), comm.Isend(nothing, other, 0)])
 
+        comm.Barrier()
         start = time.perf_counter()
         with handling(exchange):
-            engine.kernel.run([*args, np.zeros((), np.int64)])
-        out.seconds = min(out.seconds, time.perf_counter() - start - spent)
-    if ranks > 1:
-        whole = sum(results[n].nbytes for n in engine.plan.cut)
-        out.bytes += whole
-        out.messages += ranks * len(engine.plan.cut)
+            results = again.run(dict(arrays))
+        seconds = max(comm.allgather(time.perf_counter() - start))
+        if n:  # the first one finds memory that was never used
+            out.seconds = min(out.seconds, seconds)
+        if comm.bcast(n > 2 and time.perf_counter() - began > MOST_S, root=0):
+            break
+        assert isinstance(results, dict)
+        if ranks > 1 and n == 0:
+            out.messages[0] += 2 * math.ceil(math.log2(ranks))  # that sizes agree, and that no rank met a fault
+            for name in engine.plan.cut:
+                out.messages[results[name].nbytes / ranks] += ranks - 1
     return out
 
 
-def _message(m: Moved, box: tuple[tuple[int, int], ...], own: Mapping[str, int], ranks: int) -> tuple[float, float]:
-    """Messages one after the other of an exchange, and the bytes that a rank receives."""
+def _messages(m: Moved, box: tuple[tuple[int, int], ...], own: Mapping[str, int], ranks: int) -> list[float]:
+    """The messages of an exchange that come one after the other, in bytes."""
     width = np.dtype(m.dtype).itemsize
-    if ranks == 1 or not size_of(box):
-        return 0, 0
-    if m.combined is not None:  # half of the elements to and fro in each of log2(R) steps, as in Rabenseifner's way
-        return math.ceil(math.log2(ranks)), 2 * size_of(box) * width * (ranks - 1) / ranks
+    size = size_of(box) * width
+    if ranks == 1 or not size:
+        return []
+    if m.combined is not None:  # halves of halves to and fro, as in Rabenseifner's way
+        return [size / 2**n for n in range(1, math.ceil(math.log2(ranks)) + 1) for _ in range(2)]
     assert m.block is not None
     low, high = box[m.at]
     first, last = own[m.block.first], own[m.block.last]
-    missing = max(0, high - low + 1) - max(0, min(high, last) - max(low, first) + 1)
-    size = size_of(box) / max(1, high - low + 1) * missing * width
     if low == high:  # one rank sends it to all others
-        return ranks - 1, size if missing else size_of(box) * width
-    wide = max(1, last - first + 1)
-    return min(ranks - 1, math.ceil(max(0, first - low) / wide) + math.ceil(max(0, high - last) / wide)), size
+        return [size] * (ranks - 1)
+    below, above = max(0, first - low), max(0, high - last)
+    row, wide = size / (high - low + 1), max(1, last - first + 1)
+    count = min(ranks - 1, math.ceil(below / wide) + math.ceil(above / wide))
+    return [row * (below + above) / count] * count if count else []

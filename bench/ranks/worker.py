@@ -16,21 +16,27 @@ from mpi4py import MPI
 
 import upl_mlir as upl
 from bench.ranks.cases import MEASURED, SMALL
-from bench.ranks.model import part
+from bench.ranks.model import Network, part
 from bench.ranks.predicted import bytes_received
 from upl_mlir.engines.mpi.engine import MpiEngine
-from upl_mlir.engines.mpi.world import wait_for_all
+from upl_mlir.engines.mpi.world import wait_for_all, wait_for_messages
 
 COMM = MPI.COMM_WORLD
 RANK, RANKS = COMM.Get_rank(), COMM.Get_size()
 ROUNDS = 7
 MOST_S = 20.0
 """Seconds that the rounds of a program take, about."""
+SIZES = (8, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 24)
+"""Bytes of the exchanges that are measured."""
+SWAPS = 31
+WORK = 1 << 19
+"""Numbers that are added up between them: of more bytes than a second-level cache has."""
 MODELLED = (2, 4, 16, 64, 256, 1024, 4096)
 
 
 def timed(call: Callable[[], Any]) -> float:
-    """Seconds of a call."""
+    """Seconds of a call that comes after one like it: then caches hold its own data."""
+    call()
     start = time.perf_counter()
     call()
     return time.perf_counter() - start
@@ -38,8 +44,11 @@ def timed(call: Callable[[], Any]) -> float:
 
 def together(call: Callable[[], Any]) -> float:
     """Seconds of a call on all ranks: of the slowest."""
+    call()
     COMM.Barrier()
-    return max(COMM.allgather(timed(call)))
+    start = time.perf_counter()
+    call()
+    return max(COMM.allgather(time.perf_counter() - start))
 
 
 def first_only(call: Callable[[], Any]) -> float:
@@ -49,21 +58,25 @@ def first_only(call: Callable[[], Any]) -> float:
     return seconds
 
 
-def network() -> tuple[float, float]:
-    """Seconds of an exchange of little as the engine does one, and of each byte of much."""
-    other = 1 - RANK
-    small, big = np.zeros(1), np.zeros(1 << 20)
+def network() -> Network:
+    """What an exchange with the other rank takes, by its bytes: the median of many, each after a piece of work."""
+    other = np.zeros(WORK)
+    out: list[tuple[float, float]] = []
+    for size in SIZES:
+        sent, into = np.zeros(size, np.uint8), np.zeros(size, np.uint8)
 
-    def swap(a: np.ndarray, b: np.ndarray) -> None:
-        if RANK < 2:
-            requests = [COMM.Irecv(b, source=other), COMM.Isend(a.copy(), dest=other)]
-            for r in requests:
-                r.Wait()
+        def swap(sent: np.ndarray = sent, into: np.ndarray = into) -> float:
+            start = time.perf_counter()
+            if RANK < 2:
+                wait_for_messages([COMM.Irecv(into, 1 - RANK, 0), COMM.Isend(sent, 1 - RANK, 0)])
+            return time.perf_counter() - start
 
-    latency = min(together(lambda: [swap(small, np.empty(1)) for _ in range(100)]) for _ in range(5)) / 100
-    into = np.empty_like(big)
-    bandwidth = min(together(lambda: swap(big, into)) for _ in range(9)) / big.nbytes
-    return latency, bandwidth
+        seconds: list[float] = []
+        for _ in range(SWAPS):
+            other += 1
+            seconds.append(swap())
+        out.append((size, max(COMM.allgather(float(np.median(seconds))))))
+    return out
 
 
 def measure(name: str) -> dict[str, Any]:
@@ -80,7 +93,7 @@ def measure(name: str) -> dict[str, Any]:
             np.testing.assert_allclose(found[n], a, rtol=1e-8, atol=1e-9 * max(1.0, float(np.max(np.abs(a), initial=0))))
         two(**given)
     wait_for_all(COMM)
-    latency, per_byte = network()
+    swaps = network()
     times: dict[str, list[float]] = {"one": [], "two": [], "ranks": []}
     began = time.perf_counter()
     for _ in range(ROUNDS):
@@ -90,12 +103,12 @@ def measure(name: str) -> dict[str, Any]:
         if COMM.bcast(time.perf_counter() - began > MOST_S, root=0):
             break
     out: dict[str, Any] = {n: min(t) for n, t in times.items()}
+    engine = cast(MpiEngine, vars(f)["_native"])
+    parts = [part(engine, case.inputs, case.params, n) for n in (1, *MODELLED)]
     if RANK == 0:
-        out |= {"latency": latency, "per_byte": per_byte, "sent": f.stats["bytes_sent_by_all"]}
+        out |= {"network": swaps, "sent": f.stats["bytes_sent_by_all"]}
         out["computed"] = bytes_received(case.program, case.inputs, case.params, RANKS, "relaxed", sizes)
-        engine = cast(MpiEngine, vars(f)["_native"])
-        parts = [part(engine, case.inputs, case.params, n) for n in (1, *MODELLED)]
-        seconds = [None if p is None else p.time(latency, per_byte) for p in parts]
+        seconds = [None if p is None else p.time(swaps) for p in parts]
         out["model"] = dict(zip(("1", *map(str, MODELLED)), seconds, strict=True))
     wait_for_all(COMM)
     return out

@@ -28,13 +28,16 @@ from agreement.generator import generate
 from agreement.gradients import gradients
 from agreement.model import Program
 from agreement.mutants import Mutant, Truth, mutants, truth
+from agreement.ranks import ranks
 from agreement.shrink import shrink
 
 PROPERTIES: Mapping[str, Callable[[P.Case], Any]] = {
     **P.PROPERTIES, "engines": engines, "native": native, "machine": machine, "gradients": gradients, "inside": inside,
-    "circuit": circuit, "rare": rare,
+    "circuit": circuit, "rare": rare, "ranks": ranks,
 }  # fmt: skip
 """By name, as saved cases say it."""
+NOISY = ("native", "ranks")
+"""Properties that are looked at on general floats, too, for odd seeds."""
 SAVED = Path(__file__).resolve().parent / "saved"
 sys.setrecursionlimit(max(sys.getrecursionlimit(), 20_000))  # naive evaluation follows chains of tokens
 
@@ -138,7 +141,7 @@ def examine(seed: int, props: Sequence[str], tally: Tally, *, save: bool = True,
 
 def _apply(name: str, program: Program, seed: int) -> Any:
     """One property of a right program.  Raises Broken."""
-    case = case_of(program, seed, noise=name == "native" and seed % 2 == 1)
+    case = case_of(program, seed, noise=name in NOISY and seed % 2 == 1)
     try:
         if name == "derivatives":
             return P.derivatives(case, tangents_of(program, case))
@@ -197,7 +200,7 @@ def _reduce(name: str, program: Program, seed: int, message: str, *, save: bool)
 
     small = shrink(program, fails) if save else program
     try:
-        case = case_of(small, seed, noise=name == "native" and seed % 2 == 1)
+        case = case_of(small, seed, noise=name in NOISY and seed % 2 == 1)
     except P.Broken:
         case = P.Case(small.text(), True, {}, seed)
     failure = Failure(name, seed, message, case)

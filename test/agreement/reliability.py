@@ -48,6 +48,11 @@ ABOUT = {
         "Random programs on the engines that the other campaigns try least: the token engine, every other one with the "
         "associative store (`cam`), one in forty on Amaranth's own simulator."
     ),
+    "ranks": (
+        "Random right programs by the engine `mpi` on 2 and on 3 ranks, on dyadic (even seeds) and on general data. One is "
+        "refused with a code, or has the bits of native code on every rank in `ordered` mode; one in four in `relaxed` mode "
+        "too, where no order of summands rounds."
+    ),
     "circuit": (
         "Random right programs as circuits, on 1 to 4 lanes, some with shared units. One is refused with a code, or its "
         "plan is proved, two runs after each other give every output bit of the reference (within rounding where there are "

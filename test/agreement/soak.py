@@ -103,7 +103,8 @@ def _wide(seed: int, tally: Tally) -> None:
 WIDE_WAYS = {"gradients": 4, "results": 8, "machine": 20, "inside": 40}
 """One seed in so many of the campaign "wide"."""
 CAMPAIGNS = {
-    "native": Campaign(0.27, lambda s, t: examine(s, ["native"], t, size=_few(s))),
+    "ranks": Campaign(0.05, lambda s, t: examine(s, ["ranks"], t, size=_size(s))),
+    "native": Campaign(0.22, lambda s, t: examine(s, ["native"], t, size=_few(s))),
     "machine": Campaign(0.08, lambda s, t: examine(s, ["machine"], t, size=(2, 2, 3, 2)[s % 4])),
     "circuit": Campaign(0.08, lambda s, t: examine(s, ["circuit"], t, size=(2, 3, 2, 2)[s % 4])),
     "rare": Campaign(0.03, lambda s, t: examine(s, ["rare"], t, size=(2, 2, 3, 2)[s % 4])),

@@ -29,7 +29,8 @@ SLOW = (
 )  # fmt: skip
 
 MORE = (
-    *(f"bench:{name}" for name in ("heat3d", "nbody", "regression", "mlp-gradient", "heat3d-gradient", "nbody-gradient")),
+    *(f"bench:{name}" for name in ("heat3d", "nbody", "regression", "mlp-gradient", "heat3d-gradient", "nbody-gradient",
+                           "jacobi2d-gradient")),
     "conv2d@4", "digits",
 )  # fmt: skip
 RELAXED = (
@@ -135,6 +136,22 @@ def test_the_command_prints_once(tmp_path: Path) -> None:
         [*command[:-1], "W=[1,2]", "--ranks", "2"], capture_output=True, text=True, cwd=ROOT, timeout=120, check=False
     )
     assert wrong.returncode == 1 and wrong.stderr.count("error[UPL1503]") == 1 and "Traceback" not in wrong.stderr
+
+
+@needs_mpi
+@pytest.mark.parametrize("ranks", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_blocks_of_arrays(ranks: int) -> None:
+    """Ranks give blocks of inputs, of different lengths, and get blocks of native code's results."""
+    assert MPIEXEC is not None
+    script = str(ROOT / "test" / "mpi" / "local.py")
+    command = [MPIEXEC, "-n", str(ranks), sys.executable, "-m", "mpi4py", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stderr
+    said = dict(line.split(": ") for line in done.stdout.splitlines())
+    assert set(said.values()) == {"equal", "UPL1503"} and len(said) == 6
+    assert [name for name, what in said.items() if what == "UPL1503"] == [
+        "another row length on one rank", "a number for an array",
+    ]  # fmt: skip
 
 
 @needs_mpi

@@ -135,7 +135,7 @@ def _mpi(program: Program, given: Mapping[str, int], s: Setting) -> MpiEngine:
 
     return MpiEngine(
         _Ready(program), real=s.real, gather=s.gather, threads=s.threads,
-        checkpoint=s.checkpoint, every=s.every, sizes=given,
+        checkpoint=s.checkpoint, every=s.every, local=s.local, sizes=given,
     )  # fmt: skip
 
 
@@ -183,6 +183,6 @@ ENGINES: Mapping[EngineName, EngineRow] = {
             ("real", "f64"): ("circuits compute in f32, or in a small type", "--real f32, f16, bf16, or such as q4.14"),
         },
     ),
-    EngineName.MPI: EngineRow(all_sizes=_mpi, takes=("threads", "checkpoint", "every")),
+    EngineName.MPI: EngineRow(all_sizes=_mpi, takes=("threads", "checkpoint", "every", "local")),
     EngineName.REFERENCE: EngineRow(_reference, small=True),
 }  # fmt: skip

@@ -331,6 +331,7 @@ def compile(
     simulator: Literal["amaranth", "compiled", "verilator"] | None = None,
     checkpoint: str | Path | None = None,
     every: int = 1,
+    local: bool = False,
     **params: int,
 ) -> Compiled:
     """A callable for a program on an engine; `adjoint of` directives are expanded, domains inferred.
@@ -342,7 +343,7 @@ def compile(
     may use, `lanes` how many instances the engine "circuit" computes at a time, `along` which field, and `share` whether
     gathers of many summands use one array of lanes in turn; `bench` is a folder to which its Verilog, a bench and the words
     of the last call go; `checkpoint` is a folder in which the engine "mpi" saves its state `every` so many steps, and from
-    which it takes a run up again;
+    which it takes a run up again; with `local` that engine takes and returns the blocks of a rank (docs/mpi.md);
     `params` bind parameters.  A program of the machine (`ttm`) runs on the engine "rtl" only.
     """
     names = [*map(str, EngineName)]
@@ -361,7 +362,7 @@ def compile(
     real = None if real is None else Kind.of_real(real).value
     own = {
         "machine": machine, "simulator": simulator, "threads": threads != 1, "lanes": lanes != 1, "along": along,
-        "share": share, "bench": bench, "checkpoint": checkpoint, "every": every != 1,
+        "share": share, "bench": bench, "checkpoint": checkpoint, "every": every != 1, "local": local,
     }  # fmt: skip
     row.check(name, p, [option for option, value in own.items() if value], real=real, gather=gather)
     program = p.expanded().infer_domains()
@@ -370,6 +371,7 @@ def compile(
         with program.errors():
             require_determined(program.read())
     setting = Setting(
-        real or row.real, gather, order, seed, machine, threads, lanes, along, bench, simulator, share, checkpoint, every
+        real or row.real, gather, order, seed, machine, threads, lanes, along, bench, simulator, share, checkpoint, every,
+        local,
     )  # fmt: skip
     return Compiled(program, engine=name, setting=setting, given=params)

@@ -30,6 +30,7 @@ class Setting:
     share: bool = False
     checkpoint: str | Path | None = None
     every: int = 1
+    local: bool = False
 
 
 class _Figures(Protocol):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from upl_mlir.dialects.loops.attributes import Axis
-from upl_mlir.engines.mpi.plan import Moved, Plan
+from upl_mlir.engines.mpi.plan import Moved
 from upl_mlir.passes.loops.program import Block
 from upl_mlir.poly.expr import IndexExpr
 
@@ -26,14 +26,24 @@ def block_of(low: int, high: int, rank: int, ranks: int) -> tuple[int, int]:
 class Blocks:
     """The parameters of every rank: those of the program, and the ends of its blocks."""
 
-    def __init__(self, blocks: Sequence[Block], params: Mapping[str, int], ranks: int, read: Lookup):
+    def __init__(
+        self, blocks: Sequence[Block], params: Mapping[str, int], ranks: int, read: Lookup,
+        starts: Mapping[Block, Sequence[int]] | None = None,
+    ):  # fmt: skip
+        """`starts` say of some blocks where those of the ranks begin; others differ by one index at most."""
         self.read = read
         self.of: list[dict[str, int]] = []
         ends = {b: (b.low.evaluate(params, read), b.high.evaluate(params, read)) for b in blocks}
         for rank in range(ranks):
             own = dict(params)
             for b, (low, high) in ends.items():
-                own[b.first], own[b.last] = block_of(low, high, rank, ranks)
+                found = None if starts is None else starts.get(b)
+                if found is None:
+                    own[b.first], own[b.last] = block_of(low, high, rank, ranks)
+                    continue
+                after = found[rank + 1] if rank + 1 < ranks else high + 1
+                own[b.first] = low if rank == 0 else min(max(found[rank], low), high + 1)
+                own[b.last] = min(max(after, low), high + 1) - 1
             self.of.append(own)
 
     def owned(self, rank: int, b: Block) -> tuple[int, int]:
@@ -70,7 +80,6 @@ class Boxes:
         self._ranges = [
             [(self._bounds(r.lows, own), self._bounds(r.highs, own)) for r in moved.ranges] for own in blocks.of
         ]
-        self._known: dict[tuple[int, ...], list[Box]] = {}
 
     def _bounds(self, bounds: Sequence[IndexExpr], own: Mapping[str, int]) -> list[int | IndexExpr]:
         """Bounds as numbers, as far as they do not depend on the loops' variables."""
@@ -83,19 +92,14 @@ class Boxes:
 
     def needed(self, values: tuple[int, ...]) -> list[Box]:
         """The box that each rank needs, at values of the loops' variables."""
-        found = self._known.get(values)
-        if found is None:
-            env = dict(zip(self.moved.variables, values, strict=True))
+        env = dict(zip(self.moved.variables, values, strict=True))
 
-            def number(e: int | IndexExpr) -> int:
-                return e if isinstance(e, int) else e.evaluate(env, self.blocks.read)
+        def number(e: int | IndexExpr) -> int:
+            return e if isinstance(e, int) else e.evaluate(env, self.blocks.read)
 
-            found = [
-                tuple((max(map(number, lows)), min(map(number, highs))) for lows, highs in ranges)
-                for ranges in self._ranges
-            ]
-            self._known[values] = found
-        return found
+        return [
+            tuple((max(map(number, lows)), min(map(number, highs))) for lows, highs in ranges) for ranges in self._ranges
+        ]
 
     def messages(self, rank: int, values: tuple[int, ...]) -> tuple[list[Message], list[Message]]:
         """What a rank sends and what it receives."""
@@ -136,15 +140,23 @@ class Memory:
                 return self._places(box)
         return tuple(slices)
 
+    def offset(self, index: tuple[slice, ...] | tuple[np.ndarray, ...]) -> int | None:
+        """The number of elements before those of an index; None if they do not lie side by side."""
+        out, together = 0, True  # whether all further axes have one index only
+        for at, n in reversed([*zip(index, self.shape, strict=True)]):
+            if not isinstance(at, slice):
+                return None
+            if not together and at.stop - at.start != 1:
+                return None
+            together = together and at.stop - at.start == n
+        for at, n in zip(index, self.shape, strict=True):
+            assert isinstance(at, slice)
+            out = out * n + at.start
+        return out
+
     def _places(self, box: Box) -> tuple[np.ndarray, ...]:
         places = [
             [(v - o) % a.modulus if a.modulus else v - o for v in range(box[a.at][0], box[a.at][1] + 1)]
             for a, o in zip(self.axes, self.origins, strict=True)
         ]
         return np.ix_(*places)
-
-
-def exchanges_of(plan: Plan, blocks: Blocks) -> Iterator[Boxes]:
-    """The exchanges of a plan, by their numbers."""
-    for m in plan.moved:
-        yield Boxes(m, blocks)

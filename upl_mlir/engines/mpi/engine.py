@@ -19,23 +19,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from upl_mlir.diagnostics import UplError, error
-from upl_mlir.dialects.upl import ProgramOp
-from upl_mlir.dialects.upl.query import poly_context, span_of
-from upl_mlir.engines.mpi.boxes import Blocks, Boxes, Memory, exchanges_of, size_of
+from upl_mlir.diagnostics import UplError, did_you_mean, error
+from upl_mlir.dialects.upl import Gather, ProgramOp
+from upl_mlir.dialects.upl.query import inputs as all_inputs
+from upl_mlir.dialects.upl.query import span_of
+from upl_mlir.engines.mpi.binding import Binding
 from upl_mlir.engines.mpi.checkpoint import Checkpoints, Identity
 from upl_mlir.engines.mpi.plan import Plan, make_plan
 from upl_mlir.engines.mpi.world import in_place, operator, wait_for_all, world
 from upl_mlir.engines.native import call, target
 from upl_mlir.engines.native.backend import compile_emitted
-from upl_mlir.engines.native.engine import fault_of, target_of
-from upl_mlir.engines.native.outside import handling, memory
+from upl_mlir.engines.native.call import Again
+from upl_mlir.engines.native.engine import MAX_KNOWN, fault_of, in_place_of, signature, target_of
+from upl_mlir.engines.native.outside import handling
 from upl_mlir.engines.native.whole import Source
-from upl_mlir.host.arrays import HostPort, bind_arrays, bind_parameters, host_ports
+from upl_mlir.host.arrays import bind_arrays, bind_parameters, check_names, dense_arrays
+from upl_mlir.host.given import cast_values
 from upl_mlir.passes.analysis.at_sizes import require_at
 from upl_mlir.passes.analysis.proved import require_proved
 from upl_mlir.passes.analysis.sizes import Sizes, total
-from upl_mlir.poly.expr import IndexExpr
 
 Array = NDArray[Any]
 
@@ -80,15 +82,18 @@ class MpiEngine:
 
     def __init__(
         self, source: Source, *, real: str = "f64", gather: str = "relaxed", threads: int = 1, comm: Any = None,
-        checkpoint: str | Path | None = None, every: int = 1, sizes: Mapping[str, int] | None = None,
+        checkpoint: str | Path | None = None, every: int = 1, local: bool = False, sizes: Mapping[str, int] | None = None,
     ):  # fmt: skip
         """With a `checkpoint`, a folder, the state is saved every so many steps of a loop over steps, and a run that was
-        ended before its time is taken up there.  `sizes` are parameters for which the division should be good."""
+        ended before its time is taken up there.  With `local` a rank gives its block of an input of which it reads no
+        more, and gets its block of a result.  `sizes` are parameters for which the division should be good."""
         start = time.perf_counter()
         self.comm = world() if comm is None else comm
         self.source = source
         self.folder = None if checkpoint is None else Path(checkpoint)
-        self.every, self.options = every, f"{gather} sums, {real}"
+        self.every, self.options, self.local = every, f"{gather} sums, {real}", local
+        if local and checkpoint is not None:
+            raise error("UPL1802", "a run of local arrays cannot be saved", help="leave out `checkpoint` or `local`")
         if every < 1:
             raise error("UPL1802", f"every={every}: expected 1 or more")
         self.real = np.dtype(np.float32 if real == "f32" else np.float64)
@@ -106,6 +111,7 @@ class MpiEngine:
         self.compile_seconds = time.perf_counter() - start
         firings, tokens = dict.fromkeys(self._sizes.firings), dict.fromkeys(self._sizes.tokens)
         self._stats = Stats(firings, tokens, self.ranks, self.rank, 0.0, self.compile_seconds, 0, 0, 0)
+        self._known: dict[tuple[object, ...], Binding] = {}
 
     def _made(
         self, real: str, gather: str, threads: int, sizes: Mapping[str, int] | None
@@ -141,174 +147,148 @@ class MpiEngine:
         self, arrays: Mapping[str, Any], given: Mapping[str, int], out: Mapping[str, Array] | None = None
     ) -> dict[str, Array]:
         """Run on whole arrays; the results are whole on every rank.  Raises UplError (UPL15xx, UPL1604, UPL2105)."""
-        params = bind_parameters(self.program, arrays, given)
-        self._alike(params)
-        if self._open:
-            require_at(self.program, params, self._open)
-        ports = host_ports(self.program, params, self.real)
-        dense = bind_arrays(self.program, ports, arrays)
+        lengths: Mapping[str, tuple[int, ...]] = {}
+        if self.local:
+            if out:
+                raise error("UPL1802", "`out` is for whole arrays", help="leave it out, or leave out `local`")
+            lengths = self._lengths(arrays)
+        b = self._binding(arrays, given, lengths)
+        self._alike(b)
+        if lengths:
+            blocks = {n: self._block(b, n, arrays[n]) for n in lengths}  # they live until the function is done
+            arrays = {**arrays, **{n: b.placed(n, a) for n, a in blocks.items()}}
+        into = {n: target_of(b.ports[n], out) for n in out or () if self._is_output(n)}
         start = time.perf_counter()
-        context = poly_context(self.program)
-        blocks = Blocks(self.plan.blocks, {**context.constants, **params}, self.ranks, context.read)
-        own: dict[str, int] = blocks.of[self.rank]
-        saved = self._checkpoints(params, dense, blocks)
-        own |= {} if saved is None else saved.begin()
-        run = _Run(self, blocks, [*exchanges_of(self.plan, blocks)], saved)
-        layouts = {n: self._number(la.lower, own, context.read) for n, la in self.plan.layouts.items()}
-        args, results = self.arguments(own, ports, dense, layouts, context.read)
-        status: Any = np.zeros((), np.int64)
-        with handling(run.exchange):
-            self.kernel.run([*args, status])
-        worst = max(self.comm.allgather(int(status)))
-        if worst:
+        run, saved = b.exchanges(self.comm), None
+        if self.folder is None and (again := b.again) is not None:
+            run.begin(None)
+            with handling(run.exchange):
+                status, results = _again(again, self.program, b, dict(arrays), into)
+        else:
+            dense = bind_arrays(self.program, b.ports, arrays)
+            saved = self._checkpoints(b, dense)
+            args, results = b.arguments(b.own if saved is None else {**b.own, **saved.begin()}, dense)
+            code: Any = np.zeros((), np.int64)
+            run.begin(None if saved is None else saved.call)
+            with handling(run.exchange):
+                self.kernel.run([*args, code])
+            status = int(code)
+        every = np.empty((self.ranks, 2), np.int64)
+        self.comm.Allgather(np.array((status, run.bytes), np.int64), every)
+        if worst := int(every[:, 0].max()):
             raise fault_of(worst, self.program)
-        for name, (axis, b) in self.plan.cut.items():
-            owned: list[tuple[int, int]] = [blocks.owned(r, b) for r in range(self.ranks)]
-            self._whole(results[name], axis, layouts[name][axis], owned)
+        if self.local:
+            results = {n: b.own_part(n, found) for n, found in results.items()}
+        else:
+            b.gather(self.comm, results)
         if saved is not None:
             saved.end()
-        seconds = time.perf_counter() - start
-        by_all = sum(self.comm.allgather(run.bytes))
         self._stats = Stats(
-            *self._sizes.at(params), self.ranks, self.rank, seconds, self.compile_seconds, run.bytes, run.messages, by_all,
-            None if saved is None else saved.taken_up,
+            b.firings, b.tokens, self.ranks, self.rank, time.perf_counter() - start, self.compile_seconds, run.bytes,
+            run.messages, int(every[:, 1].sum()), None if saved is None else saved.taken_up,
         )  # fmt: skip
-        final: dict[str, Array] = {}
-        for name, found in results.items():
-            port = ports[name]
-            final[name] = target_of(port, out)
-            final[name][...] = found[_part(port, layouts[name])]
-        return final
+        return results if self.local else {n: _result(b, n, found, into) for n, found in results.items()}
 
-    def arguments(
-        self, own: Mapping[str, int], ports: Mapping[str, HostPort], dense: Mapping[str, Array],
-        layouts: Mapping[str, tuple[int, ...]], read: Any,
-    ) -> tuple[list[Any], dict[str, Array]]:  # fmt: skip
-        """What the code of a rank with parameters `own` is called with, the status apart, and the arrays of its results."""
-        args: list[Any] = [int(own[p]) for p in self.plan.params]
-        results: dict[str, Array] = {}
-        for a in self.kernel.arguments[len(args) : -1]:
-            port, shape = ports[a.name], self._number(self.plan.layouts[a.name].shape, own, read)
-            if a.name in dense:
-                args.append(_placed(port, dense[a.name], layouts[a.name], shape))
-                continue
-            results[a.name] = np.zeros(_room(port, layouts[a.name], shape), port.dtype)
-            args.append(results[a.name])
-        return args, results
+    def _is_output(self, name: str) -> bool:
+        """That it is one.  Raises UplError (UPL1502)."""
+        names = self.source.facts.outputs
+        if name not in names:
+            raise error("UPL1502", f"out[{name!r}]: there is no such output", help=did_you_mean(name, [*names]))
+        return True
 
-    def _checkpoints(
-        self, params: Mapping[str, int], dense: Mapping[str, Array], blocks: Blocks
-    ) -> Checkpoints | None:
+    def _lengths(self, arrays: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+        """How long the blocks of all ranks are, of each input that is given in blocks.  Raises UplError (UPL1503) on all."""
+        out: dict[str, tuple[int, ...]] = {}
+        for name, (axis, _) in self.plan.inputs.items():
+            fields = len(self.plan.layouts[name].lower)
+            mine = np.shape(arrays[name]) if name in arrays else ()
+            every = np.empty((self.ranks, fields), np.int64)
+            self.comm.Allgather(np.array(mine if len(mine) == fields else [-1] * fields, np.int64), every)
+            if int(every.min()) < 0:
+                rank = int(every.min(axis=1).argmin())
+                raise error("UPL1503", f"`{name}`: rank {rank} gave no array with {fields} dimensions")
+            for rank, shape in enumerate(every):
+                if (np.delete(shape, axis) != np.delete(every[0], axis)).any():
+                    found = f"found shape {(*map(int, shape),)} on rank {rank}, {(*map(int, every[0]),)} on rank 0"
+                    raise error("UPL1503", f"`{name}`: expected blocks along axis {axis} of one array, {found}")
+            out[name] = tuple(map(int, every[:, axis]))
+        return out
+
+    def _block(self, b: Binding, name: str, array: Any) -> Array:
+        """A rank's block of an input, in its type.  Raises UplError (UPL1503, UPL1504)."""
+        port, axis = b.ports[name], self.plan.inputs[name][0]
+        if _shape(array, axis, port.shape[axis]) != port.shape:
+            message = f"`{name}`: expected a block, along axis {axis}, of an array of shape {port.shape}"
+            raise error("UPL1503", f"{message}; found shape {np.shape(array)}", port.span)
+        return np.ascontiguousarray(cast_values(name, port.type, port.dtype, np.asarray(array), port.span))
+
+    def _binding(
+        self, arrays: Mapping[str, Any], given: Mapping[str, int], lengths: Mapping[str, tuple[int, ...]]
+    ) -> Binding:
+        """What follows from the sizes of a call.  Raises UplError (UPL15xx, UPL2105)."""
+        if lengths:  # the shapes are those of the whole arrays
+            whole = {n: _shape(arrays[n], self.plan.inputs[n][0], sum(found)) for n, found in lengths.items()}
+            arrays = {n: np.broadcast_to(np.float64(0), whole[n]) if n in whole else a for n, a in arrays.items()}
+        key = signature(arrays, given)
+        key = None if key is None else (key, *lengths.items())
+        found = None if key is None else self._known.get(key)
+        if found is None:
+            params = bind_parameters(self.program, arrays, given)
+            if self._open:
+                require_at(self.program, params, self._open)
+            found = Binding(self.program, self.plan, self.kernel, params, self.real, (self.rank, self.ranks), lengths)
+            if key is not None:
+                if len(self._known) >= MAX_KNOWN:
+                    self._known.clear()
+                self._known[key] = found
+        return found
+
+    def _checkpoints(self, b: Binding, dense: Mapping[str, Array]) -> Checkpoints | None:
         if self.folder is None:
             return None
-        what = Identity.of(str(self.program), params, dense, self.options) if self.rank == 0 else None
-        return Checkpoints(self.comm, self.folder, self.every, self.plan.states, what, blocks)
+        what = Identity.of(str(self.program), b.params, dense, self.options) if self.rank == 0 else None
+        return Checkpoints(self.comm, self.folder, self.every, self.plan.states, what, b.blocks)
 
-    def _alike(self, params: Mapping[str, int]) -> None:
+    def _alike(self, b: Binding) -> None:
         """All ranks call with the same sizes.  Raises UplError (UPL2105)."""
-        for rank, other in enumerate(self.comm.allgather(dict(params))):
+        ends = np.array((b.digest, -b.digest), np.int64)
+        self.comm.Allreduce(in_place(), ends, op=operator(Gather.MAX, "int64"))
+        if ends[0] == -ends[1]:
+            return
+        for rank, other in enumerate(self.comm.allgather(b.params)):
             for name, value in other.items():
-                if params.get(name) != value:
-                    message = f"rank {rank} runs with {name}={value}, rank {self.rank} with {name}={params.get(name)}"
+                if b.params.get(name) != value:
+                    message = f"rank {rank} runs with {name}={value}, rank {self.rank} with {name}={b.params.get(name)}"
                     help_ = "give every rank whole arrays of the same shapes, and the same parameters"
                     raise error("UPL2105", message, span_of(self.program), help=help_)
 
-    def _whole(self, array: Array, axis: int, lower: int, owned: list[tuple[int, int]]) -> None:
-        """Bring every rank the blocks of the others."""
-        for rank, (first, last) in enumerate(owned):
-            at = (slice(None),) * axis + (slice(max(0, first - lower), max(0, last - lower + 1)),)
-            buffer = np.ascontiguousarray(array[at])
-            if buffer.size:
-                self.comm.Bcast(buffer.view(np.uint8).reshape(-1), root=rank)
-                if rank != self.rank:
-                    array[at] = buffer
 
-    def _number(self, e: tuple[IndexExpr, ...], own: Mapping[str, int], read: Any) -> tuple[int, ...]:
-        return tuple(x.evaluate(own, read) for x in e)
+def _shape(array: Any, axis: int, length: int) -> tuple[int, ...]:
+    """The shape of an array of another length along an axis."""
+    shape = np.shape(array)
+    return (*shape[:axis], length, *shape[axis + 1 :])
 
 
-def _part(port: HostPort, lower: tuple[int, ...]) -> tuple[slice, ...]:
-    """Where a port's elements lie in the array of the function."""
-    if 0 in port.shape:
-        return tuple(slice(0, 0) for _ in port.shape)
-    return tuple(slice(o - lo, o - lo + n) for o, lo, n in zip(port.origin, lower, port.shape, strict=True))
+def _again(
+    again: Again, program: ProgramOp, b: Binding, arrays: dict[str, Any], into: dict[str, Array]
+) -> tuple[int, dict[str, Array]]:
+    """The status of a run and its results: on the caller's arrays where they serve, else on copies.  Raises UplError."""
+    found = again.run(arrays, into or None)
+    if found is None:
+        check_names(program, arrays)
+        fitting = {n: a for n, a in arrays.items() if in_place_of(a, b.ports[n])}
+        inputs = [b.ports[op.symbol] for op in all_inputs(program) if op.symbol not in fitting]
+        found = again.run(fitting | dense_arrays(inputs, arrays), None)
+    assert found is not None
+    return (found, {}) if isinstance(found, int) else (0, found)
 
 
-def _placed(port: HostPort, array: Array, lower: tuple[int, ...], shape: tuple[int, ...]) -> Array:
-    """An input where the function looks for it."""
-    room = _room(port, lower, shape)
-    if (lower == tuple(port.origin) or 0 in port.shape) and room == tuple(port.shape):
-        return array
-    whole = np.zeros(room, port.dtype)
-    whole[_part(port, lower)] = array
-    return whole
-
-
-def _room(port: HostPort, lower: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of a port's array, as the function takes it: no less than the port's own."""
-    return tuple(max(0, n, s.stop) for n, s in zip(shape, _part(port, lower), strict=True))
-
-
-class _Run:
-    """The exchanges of one run."""
-
-    def __init__(self, engine: MpiEngine, blocks: Blocks, boxes: list[Boxes], saved: Checkpoints | None):
-        self.saved = saved
-        self.comm, self.rank = engine.comm, engine.rank
-        self.boxes = boxes
-        own = blocks.of[engine.rank]
-        self.memories = [Memory(b.moved.axes, own, blocks.read) for b in boxes]
-        self.bytes = self.messages = 0
-
-    def exchange(self, number: int, address: int, variables: Any) -> None:
-        """One exchange: everything is sent and received before it ends; or an array for a checkpoint."""
-        if number >= len(self.boxes):
-            assert self.saved is not None
-            self.saved.call(number, address, variables[0])
-            return
-        boxes, place = self.boxes[number], self.memories[number]
-        values = tuple(variables[i] for i in range(len(boxes.moved.variables)))
-        if boxes.moved.combined is not None:
-            self._combine(boxes, place, memory(address, place.shape, np.dtype(boxes.moved.dtype)), values)
-            return
-        sent, received = boxes.messages(self.rank, values)
-        if not sent and not received:
-            return
-        array = memory(address, place.shape, np.dtype(boxes.moved.dtype))
-        requests: list[Any] = []
-        buffers: list[tuple[Any, Array]] = []
-        for m in received:
-            at = place.index(m.box)
-            into = array[at]
-            buffer = into if into.flags.c_contiguous and into.base is not None else np.empty(into.shape, into.dtype)
-            if buffer is not into:
-                buffers.append((at, buffer))
-            requests.append(self.comm.Irecv(_bytes(buffer), source=m.rank, tag=number))
-        for m in sent:
-            buffer = np.ascontiguousarray(array[place.index(m.box)])
-            requests.append(self.comm.Isend(_bytes(buffer), dest=m.rank, tag=number))
-            self.bytes += buffer.nbytes
-            self.messages += 1
-        for r in requests:
-            r.Wait()
-        for at, buffer in buffers:
-            array[at] = buffer
-
-    def _combine(self, boxes: Boxes, place: Memory, array: Array, values: tuple[int, ...]) -> None:
-        """Combine the parts that the ranks have of the elements in a box, which is the same for all."""
-        box = boxes.needed(values)[self.rank]
-        if not size_of(box) or self.comm.Get_size() == 1:
-            return
-        at = place.index(box)
-        buffer = np.array(array[at], order="C")
-        assert boxes.moved.combined is not None
-        self.comm.Allreduce(in_place(), buffer.reshape(-1), op=operator(boxes.moved.combined, boxes.moved.dtype))
-        array[at] = buffer
-        self.bytes += buffer.nbytes
-        self.messages += 1
-
-
-def _bytes(a: Array) -> Array:
-    """The memory of a contiguous array."""
-    return a.reshape(-1).view(np.uint8)
-
+def _result(b: Binding, name: str, found: Array, into: Mapping[str, Array]) -> Array:
+    """A result as the caller gets it."""
+    if b.moved(name):
+        found = found[b.part(name)]
+        into = into if name in into else {name: np.empty(found.shape, found.dtype)}
+    if name not in into or into[name] is found:
+        return found
+    into[name][...] = found
+    return into[name]

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.loops.attributes import Axis, Range
@@ -15,11 +15,12 @@ from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.engines.native import target
 from upl_mlir.engines.native.llvm.entry import emit_module
 from upl_mlir.engines.native.llvm.values import EmittedModule
+from upl_mlir.passes.distribute.inputs import blocks_of, inputs_in_blocks
 from upl_mlir.passes.distribute.restart import Saved, restartable
 from upl_mlir.passes.distribute.schedule import Distributed, distribute
 from upl_mlir.passes.layouts import Layout, Scratch
 from upl_mlir.passes.loops.emit.function import exchange_variables
-from upl_mlir.passes.loops.program import Block, Cut, LoopProgram
+from upl_mlir.passes.loops.program import Block, LoopProgram
 from upl_mlir.passes.lower_to_loops import Lowered, written
 
 DTYPES = {"f64": "float64", "f32": "float32", "int": "int64", "bool": "bool"}
@@ -72,6 +73,8 @@ class Plan:
     moved: tuple[Moved, ...]
     cut: Mapping[str, tuple[int, Block]]
     states: tuple[State, ...] = ()
+    inputs: Mapping[str, tuple[int, Block]] = field(default_factory=dict[str, tuple[int, Block]])
+    """The inputs of which a rank reads its own block only, as `cut` has outputs."""
 
 
 def make_plan(
@@ -112,7 +115,7 @@ def plan_of(d: Distributed, machine: target.Machine, threads: int, loops: Sequen
     }
     return Plan(
         emitted, lowered.layouts, lowered.scratch, tuple(known.params), blocks_of(p.cuts), tuple(moved), cuts,
-        tuple(State(loop, tuple(_kept(p, lowered, a) for a in loop.arrays)) for loop in loops),
+        tuple(State(loop, tuple(_kept(p, lowered, a) for a in loop.arrays)) for loop in loops), inputs_in_blocks(p),
     )  # fmt: skip
 
 
@@ -133,8 +136,3 @@ def _kept(p: LoopProgram, lowered: Lowered, name: str) -> Kept:
         at = eq.fields.index(cut.field)
         along = next(((k, cut.block) for k, a in enumerate(axes) if a.at == at and a.modulus is None), None)
     return Kept(name, DTYPES[eq.kind.value], axes, along)
-
-
-def blocks_of(cuts: Mapping[str, Cut]) -> tuple[Block, ...]:
-    """The blocks of a program, each once."""
-    return tuple(dict.fromkeys(c.block for c in cuts.values()))

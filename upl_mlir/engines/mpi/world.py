@@ -41,6 +41,20 @@ def in_place() -> Any:
     return MPI.IN_PLACE
 
 
+def buffer_at(address: int, size: int) -> Any:
+    """The bytes at an address, as mpi4py takes them."""
+    from mpi4py import MPI
+
+    return MPI.buffer.fromaddress(address, size)
+
+
+def wait_for_messages(requests: Sequence[Any]) -> None:
+    """Go on when all of these are sent or received."""
+    from mpi4py import MPI
+
+    MPI.Request.Waitall(requests)
+
+
 @cache
 def operator(gather: Gather, dtype: str) -> Any:
     """The operator of MPI that does what a gather does.  MPI's own least and greatest do not say what they make of NaN."""

@@ -182,7 +182,7 @@ class NativeEngine:
         narrow = frozenset(n for n in self._integers if n in arrays and _is_narrow(arrays[n]))
         if narrow != self._narrow:
             return self._by(self._other(narrow), arrays, given, out)
-        key = _signature(arrays, given)
+        key = signature(arrays, given)
         binding = None if key is None else self._known.get(key)
         if binding is None:
             self.last = self._kept(key, given)
@@ -205,7 +205,7 @@ class NativeEngine:
                 return self._returned(results)
         if not arrays.keys() <= set(self._inputs):
             check_names(self.program, arrays)
-        fitting = {n: a for n, a in arrays.items() if _in_place(a, binding.ports[n])}
+        fitting = {n: a for n, a in arrays.items() if in_place_of(a, binding.ports[n])}
         others = dense_arrays([binding.ports[n] for n in self._inputs if n not in fitting], arrays)
         return self._run(binding, fitting | others, out)
 
@@ -421,7 +421,7 @@ def target_of(port: HostPort, out: Mapping[str, Array] | None) -> Array:
     return found
 
 
-def _in_place(array: Any, port: HostPort) -> bool:
+def in_place_of(array: Any, port: HostPort) -> bool:
     """Whether an array is used as it is."""
     if type(array) is not np.ndarray or array.shape != port.shape or array.dtype != port.dtype:
         return False
@@ -433,7 +433,7 @@ def _is_narrow(array: Any) -> bool:
     return type(array) is np.ndarray and array.dtype == np.int32
 
 
-def _signature(arrays: Mapping[str, Any], given: Mapping[str, int]) -> tuple[object, ...] | None:
+def signature(arrays: Mapping[str, Any], given: Mapping[str, int]) -> tuple[object, ...] | None:
     """What decides the binding of a call: the shapes of arrays, and the parameters given; None if one is no array."""
     parts: list[object] = []
     for name, a in arrays.items():

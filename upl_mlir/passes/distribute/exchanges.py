@@ -173,6 +173,10 @@ class Exchanges:
                 if isinstance(t, Loop):
                     t.parallel = False  # exchanges have an order
         for (_, index), (body, here) in sorted(at.items(), key=lambda x: -x[0][1]):
+            for name, when in [k for k in here if k[1]]:  # the same box under a condition comes with that of all cases
+                always = here.get((name, ()))
+                if always is not None and always.exchange.ranges == here[name, when].exchange.ranges:
+                    always.needs += here.pop((name, when)).needs
             new: list[Tree] = [Guard(when, [f.exchange]) if when else f.exchange for (_, when), f in here.items()]
             body[index:index] = new
             self.placed += here.values()

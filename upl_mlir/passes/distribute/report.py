@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from upl_mlir.passes.distribute.counts import elements
 from upl_mlir.passes.distribute.exchanges import Need, Placed
+from upl_mlir.passes.distribute.inputs import inputs_in_blocks
 from upl_mlir.passes.distribute.schedule import Distributed
 from upl_mlir.passes.loops.legal import Fault, faults
 from upl_mlir.passes.loops.program import LoopProgram
@@ -41,6 +42,8 @@ class Report:
     whole: tuple[str, ...]
     rows: tuple[Row, ...]
     given_up: tuple[str, ...]
+    inputs: tuple[str, ...] = ()
+    """The inputs of which a rank reads its own block only, each with the field along which it is cut."""
 
 
 def report(d: Distributed) -> Report:
@@ -56,7 +59,9 @@ def report(d: Distributed) -> Report:
     failed = tuple(
         f"{e.reader.array} reads {e.read.array}<{','.join(map(str, e.read.index))}>: {e.why}" for e in d.given_up
     )
-    return Report(tuple(owners), whole, rows, failed)
+    fields = {h.name: h.fields for h in p.hosts}
+    inputs = tuple(f"{n} by {fields[n][at]}" for n, (at, _) in inputs_in_blocks(p).items())
+    return Report(tuple(owners), whole, rows, failed, inputs)
 
 
 def proofs(d: Distributed) -> list[Fault]:

@@ -5,8 +5,9 @@ A cut for which no exchange can be placed is given up, and the choice is made ag
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial as with_
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -30,7 +31,7 @@ from upl_mlir.passes.schedule import prepared, put, raised
 from upl_mlir.poly.counts.quota import TooComplex, limited
 
 BEFORE = ("invariant-fields", "split-products")
-AFTER = ("order-loops", "allocate-arrays", "forward-copies")
+AFTER = ("order-loops", "allocate-arrays", "unroll-loops", "forward-copies")
 """The passes on the equations, and those on what is left of them for one rank."""
 EFFORT = 8
 """So many times the usual limit of isl's work a distribution with deep halos may take; what needs more exchanges at each
@@ -120,7 +121,7 @@ def _divided(
             return p
 
         try:
-            if steps > 1 and (deep := _with_deep_halos(narrowed(weak=True), steps)) is not None:
+            if steps > 1 and (deep := _with_deep_halos(with_(narrowed, weak=True), steps)) is not None:
                 return Distributed(deep[0], choice, deep[1], given_up, deep=True)
             p = narrowed(weak=False)
             return Distributed(p, choice, Exchanges(p).insert(), given_up)
@@ -158,16 +159,24 @@ class DistributePass(ModulePass):
         put(op, program, distribute(program, real=self.real, gather=self.gather, steps=self.steps).program)
 
 
-def _with_deep_halos(p: LoopProgram, steps: int) -> tuple[LoopProgram, list[Placed]] | None:
-    """A program that exchanges once in so many steps; None where that is not possible, or not proved."""
-    deep = deepen(p, Exchanges(p).needs(), steps)
-    if not deep:
+def _with_deep_halos(narrowed: Callable[[], LoopProgram], steps: int) -> tuple[LoopProgram, list[Placed]] | None:
+    """A program that exchanges once in so many steps; None where that is not possible, or not proved.
+
+    What is proved is that ranks have what they read when the steps run one after the other.  Then the steps between two
+    exchanges are tiled as native code tiles them, by the same dependences.
+    """
+    found = _deepened(narrowed(), steps, tiled=False)
+    if found is None or next(faults(found[0]), None) is not None:
         return None
+    return _deepened(narrowed(), steps, tiled=True)
+
+
+def _deepened(p: LoopProgram, steps: int, *, tiled: bool) -> tuple[LoopProgram, list[Placed]] | None:
+    deep = deepen(p, steps, tiled=tiled)
     try:
-        placed = Exchanges(p, deep).insert()
+        return (p, Exchanges(p, deep).insert()) if deep else None
     except NotPlaced:
         return None
-    return None if next(faults(p), None) is not None else (p, placed)
 
 
 def _pass(p: LoopProgram, names: tuple[str, ...]) -> None:

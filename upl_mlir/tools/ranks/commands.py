@@ -99,6 +99,8 @@ def text(r: Report) -> str:
     parts = [columns(owners)]
     if r.whole:
         parts.append(f"every rank computes: {', '.join(r.whole)}")
+    if r.inputs:
+        parts.append(f"a rank reads its own block only of the inputs {', '.join(r.inputs)}")
     rows = [("needed of other ranks", "when", "by", "at", "kind", "bytes that a rank receives")]
     for row in r.rows:
         for n, (read, place, kind) in enumerate(row.reads):
