@@ -14,10 +14,10 @@ import pytest
 PAGE = (Path(__file__).parents[2] / "docs" / "editors.md").read_text(encoding="utf-8")
 WRONG = "program p\ninput X<i> in 0<=i<4 { -> A.x }\noutput Y<i>\nnode A<i> { in x; x*z -> Y }\n"
 SHOWN = "line 4: UPL1103 unknown name `z`"
-SECONDS = 60  # for an editor, a server and a proof on a machine with other work
+SECONDS = 200  # for an editor, a server and a proof on a machine with much other work
 
 IN_LUA = """
-vim.wait(40000, function() return #vim.diagnostic.get(0) > 0 end, 50)
+vim.wait(100000, function() return #vim.diagnostic.get(0) > 0 end, 50)
 for _, d in ipairs(vim.diagnostic.get(0)) do
   io.stdout:write('line ' .. d.lnum + 1 .. ': ' .. d.code .. ' ' .. d.message:gsub('\\n.*', '') .. '\\n')
 end
@@ -27,7 +27,7 @@ IN_LISP = """
 (require 'flymake)
 (find-file "wrong.upl")
 (run-hooks 'post-command-hook)
-(let ((end (+ (float-time) 40)))
+(let ((end (+ (float-time) 100)))
   (while (and (< (float-time) end) (null (flymake-diagnostics)))
     (ignore-errors (flymake-start))
     (accept-process-output nil 0.1)))
@@ -38,7 +38,7 @@ IN_LISP = """
 """
 IN_VIM = """
 let s:n = 0
-while s:n < 400 && empty(ale#engine#GetLoclist(bufnr('')))
+while s:n < 1000 && empty(ale#engine#GetLoclist(bufnr('')))
   sleep 100m
   let s:n += 1
 endwhile
