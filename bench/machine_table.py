@@ -112,7 +112,7 @@ class Table:
         entries, places = (" / ".join(f"{n:,}" for n in each) for each in (case.entries, case.places))
         lines = [
             f"`examples/{case.file}`, {sizes}; {counts}. Stores of each core: `hashed` {case.records:,} records in",
-            f"{case.ways} ways, `cam` {entries}, `direct` {places} on 1 / 2 / 4 / 16 cores;",
+            f"{case.ways} ways. On 1 / 2 / 4 / 16 cores, `cam` has {entries}, and `direct` {places}.",
             f"{case.queue:,} tokens and records in each backing memory. Crossbar, a port of the host for each core.", "",
         ]  # fmt: skip
         lines += markdown([

@@ -14,8 +14,8 @@ from typing import Any
 
 HERE = Path(__file__).parent
 RUNS = 7
-TITLES = {"tools": "Interpreter and tools", "compile": "Check and differentiate", "cost": "Cost of derivatives",
-          "token": "Token engine", "picture": "Pictures",
+TITLES = {"tools": "Interpreter and tools", "compile": "Check and differentiate", "server": "Language server",
+          "cost": "Cost of derivatives", "token": "Token engine", "picture": "Pictures",
           "simulation": "Simulation of machines"}  # fmt: skip
 
 TEXTS = {"sparse": "Programs that data decide", "suite": "Programs that nobody tuned for", "ranks": "Many machines"}

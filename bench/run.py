@@ -1,8 +1,8 @@
 """The benchmarks: `make bench` measures and writes `bench/RESULTS.md` and `bench/results.json`.
 
 Each figure is the median of interleaved runs, with a peer measured in the same run, because machines differ and drift.
-Parts (`make bench BENCH_ARGS='compile cost'`; all without arguments): tools, compile, cost, token, picture, simulation,
-native.
+Parts (`make bench BENCH_ARGS='compile cost'`; all without arguments): tools, compile, server, cost, token, picture,
+simulation, native.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT))  # this file is a script: `bench` must be found fr
 # ruff: noqa: E402
 
 import upl_mlir as upl
-from bench import compile_time, cost, picture, report, simulation, token_engine
+from bench import compile_time, cost, language_server, picture, report, simulation, token_engine
 from bench.report import Row, interleaved, table, this_machine
 from upl_mlir.api.programs import Compiled
 
@@ -94,6 +94,11 @@ def compilation() -> None:
     record("compile", *compile_time.rows())
 
 
+def server() -> None:
+    """How soon an editor shows mistakes."""
+    record("server", language_server.rows(), f"Medians of {language_server.TIMES} keys, on one document.")
+
+
 def costs() -> None:
     """What derivatives cost to run."""
     record("cost", *cost.rows())
@@ -121,7 +126,7 @@ def machines() -> None:
 
 
 PARTS: dict[str, Callable[[], None]] = {
-    "tools": tools, "compile": compilation, "cost": costs, "token": tokens, "picture": pictures,
+    "tools": tools, "compile": compilation, "server": server, "cost": costs, "token": tokens, "picture": pictures,
     "simulation": machines,
     "native": native,
 }  # fmt: skip

@@ -31,12 +31,12 @@ count can be repeated: `PYTHONPATH=test python -m agreement.soak --replay CAMPAI
 """
 ABOUT = {
     "native": (
-        "Random programs, most of two to four nodes, compiled once by the engine `native` and run at two sizes: equal to "
-        "the reference (up to seed 2027288: the interpreter) "
-        "bit for bit in `ordered` mode on dyadic (even seeds) and on general data, but for `sin`, `exp`, "
-        "`tanh`, … (within rounding). One in 16 is run in `relaxed` mode too: each element within the bound n·ε·Σ|x| of "
-        "LANGUAGE 3.10, carried from the sums through the program; one in 16 with `real` as f32. The proof that precedes "
-        "compiling is made for one in eight only: \"programs\" has it for all its programs."
+        "Random programs, most of two to four nodes, each compiled once by the engine `native` and run at two sizes. "
+        "Results are compared with the reference (up to seed 2027288: the interpreter), on dyadic (even seeds) and on "
+        "general data. In `ordered` mode they are equal bit for bit, but for `sin`, `exp`, `tanh`, … (within "
+        "rounding). One in 16 is run in `relaxed` mode, too: each element is within the bound n·ε·Σ|x| of LANGUAGE "
+        "3.10, carried from the sums through the program. One in 16 is run with `real` as f32. The proof that "
+        'precedes compiling is made for one in eight only: "programs" has it for all its programs.'
     ),
     "machine": (
         "Random programs on the machine in RTL: with the hashed store, one in four with the associative one too "
@@ -54,9 +54,10 @@ ABOUT = {
         "too, where no order of summands rounds."
     ),
     "circuit": (
-        "Random right programs as circuits, on 1 to 4 lanes, some with shared units. One is refused with a code, or its "
-        "plan is proved, two runs after each other give every output bit of the reference (within rounding where there are "
-        "functions), with ports that wait at random, too, and the clocks are those that were predicted."
+        "Random right programs as circuits, on 1 to 4 lanes, some with shared units. A program may be refused with a "
+        "code. Otherwise its plan is proved, and it runs twice without a pause, with ports that wait at random, too. "
+        "Every output bit is the reference's (within rounding where there are functions), and the clocks are those "
+        "that were predicted."
     ),
     "engines": (
         "Random right programs on every engine, against the reference (up to seed 1001456: the "
@@ -68,20 +69,21 @@ ABOUT = {
         "Seed 1000685 is right and was refused with UPL1823 when it was met; it is compiled now."
     ),
     "gradients": (
-        "`vjp` of random programs against dual numbers that a naive evaluator carries (⟨Jv, w⟩ = ⟨v, Jᵀw⟩), "
-        "on dyadic and on general data; in every fourth case (every second up to seed 1000800) the Hessian of ⟨R, w⟩ "
-        "symmetric; in every sixteenth (fourth) `check` of the gradient program."
+        "`vjp` of random programs against dual numbers that a naive evaluator carries (⟨Jv, w⟩ = ⟨v, Jᵀw⟩), on dyadic "
+        "and on general data. In every fourth case (every second up to seed 1000800) the Hessian of ⟨R, w⟩ must be "
+        "symmetric. In every sixteenth (fourth up to that seed) `check` must prove the gradient program."
     ),
     "conditions": (
-        "Every kind of index condition, count and rearrangement (`conditions_grammar`), affine or not, at every place of a "
-        "program (`conditions_sites`), run every way (`conditions_cells`) at sizes 0, 1, 2 and 5: engines, derivatives, "
-        "batches, `check`, its counts, printed domains. The truth is plain Python; an engine may refuse, and never be "
-        "wrong. `=` counts programs that are equal at all sizes. `PYTHONPATH=test python -m agreement.conditions`"
+        "Every kind of index condition, count and rearrangement (`conditions_grammar`), affine or not, at every place "
+        "of a program (`conditions_sites`). Each is run every way (`conditions_cells`) at sizes 0, 1, 2 and 5: "
+        "engines, derivatives, batches, `check`, its counts, printed domains. The truth is plain Python; an engine "
+        "may refuse, and never be wrong. `=` counts programs that are equal at all sizes. `PYTHONPATH=test python -m "
+        "agreement.conditions`"
     ),
     "wide": (
-        "Random programs of a wider class (`wide`): conditions and counts that are not affine, two nodes of which a point "
-        "has one, constant tables in both, arrows that data decide, outputs that depend on no input. Results, native code, "
-        "gradients; and `adjoint of` between inputs of nodes, with its derivative (`inside`)."
+        "Random programs of a wider class (`wide`). Conditions and counts are not affine; two nodes share the points "
+        "between them; both have constant tables; data decide arrows; some outputs depend on no input. Results, "
+        "native code, gradients; and `adjoint of` between inputs of nodes, with its derivative (`inside`)."
     ),
     "names": (
         "Every name that the compiler invents (of loops, derivatives, variables of C), and words of C, MLIR and Python, "
@@ -89,17 +91,17 @@ ABOUT = {
         "by the interpreter, natively and in C. `PYTHONPATH=test python -m agreement.names`"
     ),
     "programs": (
-        "The other properties of random right programs: proved, right results in every order of arrival "
-        "against a naive evaluator, texts that read back, domains inferred, forward and reverse mode, "
-        "`adjoint of`, results the same before and after each pass."
+        "The other properties of random right programs. They are proved. Results are right in every order of arrival, "
+        "against a naive evaluator, and the same before and after each pass. Texts read back, and domains are "
+        "inferred. Forward and reverse mode, and `adjoint of`."
     ),
     "mistakes": (
-        "Mistakes put into random programs, four into each: enumeration says which are wrong, `check` must "
-        "not prove any of these, nor refute one that is right; every witness is looked up in the enumeration."
+        "Mistakes put into random programs, four into each. Enumeration says which are wrong. `check` must not prove "
+        "any of these, nor refute one that is right. Every witness is looked up in the enumeration."
     ),
     "malformed": (
-        "Mutated and meaningless files of every kind that the tools read: an exit status, a message, at most "
-        "2 s of CPU time to refuse, at most 512 MiB, no traceback, no internal error."
+        "Mutated and meaningless files of every kind that the tools read. Each must end with an exit status and a "
+        "message, after at most 2 s of CPU time and 512 MiB, without a traceback or an internal error."
     ),
     "atheris": ("Coverage-guided fuzzing of the readers of `.upl`, `.mlir`, JSON and TOML by Atheris (libFuzzer)."),
 }
@@ -289,12 +291,11 @@ def render(ledger: Ledger, bugs: dict[str, Any], score: dict[str, Any]) -> str:
             "## Mutation score",
             "",
             (
-                f"A random sample of {len(score['sample'])} changes of one operator, constant or statement "
-                f"in `passes/`, `poly/` and `hw/matching_unit/`, taken at `{score['commit']}`; {len(tried)} of them "
-                "tried so far, in the "
-                "order of the sample: `make mutants`. Each is shown to the tests that execute the changed line, the "
-                f"quickest first, up to {max(t['shown'] for t in tried):.0f} s of them. Those that none caught, and what "
-                "came of looking at them:"
+                f"A random sample of {len(score['sample'])} changes of one operator, constant or statement in "
+                f"`passes/`, `poly/` and `hw/matching_unit/`, taken at `{score['commit']}`. `make mutants` has tried "
+                f"{len(tried)} of them so far, in the order of the sample. Each is shown to the tests that execute the "
+                f"changed line, the quickest first, up to {max(t['shown'] for t in tried):.0f} s of them. "
+                "These are the changes that none caught, and what came of looking at them:"
             ),
             "",
         ]

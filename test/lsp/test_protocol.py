@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import re
 from pathlib import Path
@@ -120,21 +121,40 @@ def test_the_newest_text_counts(editor: Editor, uri: str) -> None:
     assert {d.range.start.line for d in found if str(d.code).startswith("UPL13")} == {at(TEXT, "r*w").line}
 
 
+def test_each_document_is_proved(editor: Editor) -> None:
+    """A text of one document does not end the proof of another."""
+    wrong = TEXT.replace("#N[k] ->", "#N[k]-1 ->")
+    uris = [f"file:///p/beside{n}.upl" for n in range(4)]
+    for uri in uris:
+        editor.write(uri, wrong)
+    for uri in uris:
+        if not any(d.code == "UPL1304" for found in editor.told.get(uri, []) for d in found):
+            editor.until(uri, lambda ds: any(d.code == "UPL1304" for d in ds))
+
+
 # -- names -----------------------------------------------------------------------------------------------------------
+def hovered(editor: Editor, uri: str, where: lsp.Position, words: str = "") -> tuple[str, lsp.Range | None]:
+    """What the server says of a place, as soon as it has the words: counts come after the proofs."""
+    for _ in range(200):
+        found = editor.wait(editor.client.text_document_hover_async(lsp.HoverParams(place(uri), where)))
+        assert found is not None and isinstance(found.contents, lsp.MarkupContent)
+        if words in found.contents.value:
+            return found.contents.value, found.range
+        editor.wait(asyncio.sleep(0.05))
+    raise AssertionError(found.contents.value)
+
+
 def test_hover(editor: Editor) -> None:
     uri = opened(editor, TEXT)
-    found = editor.wait(editor.client.text_document_hover_async(lsp.HoverParams(place(uri), at(TEXT, "Link.r", 1))))
-    assert found is not None and isinstance(found.contents, lsp.MarkupContent)
-    said = found.contents.value
+    said, where = hovered(editor, uri, at(TEXT, "Link.r", 1), "firings: ")
     assert "node Link<d,k,i,j>" in said
     assert "domain: `1<=d<=D, 1<=k<K, 1<=i<=N[k-1], 1<=j<=N[k]`" in said
     assert "firings: `111*D`" in said and "tokens: `137*D`" in said
     assert "`Link.r` gets tokens from\n- `Res`, line 14: `if k<K: #N[k] -> Link.r<d,k,i,*>`" in said
     assert "- `W`, line 9: `-> Link.w<d,k,i,j>`" in said
-    assert found.range is not None and shown(TEXT, found.range) == "Link"
+    assert where is not None and shown(TEXT, where) == "Link"
     for piece, words in (("K = 7", "const K = 7"), ("b*s", "variable of `AF_ReLU`"), ("k<K:  #", "index field of `Res`")):
-        found = editor.wait(editor.client.text_document_hover_async(lsp.HoverParams(place(uri), at(TEXT, piece))))
-        assert found is not None and words in found.contents.value  # pyright: ignore
+        assert words in hovered(editor, uri, at(TEXT, piece))[0]
 
 
 def test_definition_and_references(editor: Editor, uri: str) -> None:

@@ -145,16 +145,27 @@ def check(program: ProgramOp) -> Report:
     Where a domain cannot be inferred without the values of a symbolic array, a mistake is looked for at small sizes; if none
     shows there, the error (UPL1206) is raised.
     """
+    report, sets = proofs(program)
+    if sets is not None:
+        add_figures(report, sets)
+    return report
+
+
+def proofs(program: ProgramOp) -> tuple[Report, ProgramSets | None]:
+    """What `check` proves, without figures; and the sets from which `add_figures` makes them, None where there are none."""
     report, sets = _prove_or_refute(program)
-    if sets is None:
-        return report
-    if directives(program) and report.ok:
+    if sets is not None and directives(program) and report.ok:
         whole = program.clone()
         expand(whole)
         report, sets = _prove_or_refute(whole)
-        if sets is None:
-            return report
-    for fill in (_count, _measure):
+    return report, sets
+
+
+def add_figures(report: Report, sets: ProgramSets) -> None:
+    """Fill in the bits of fields, how often nodes fire, how many tokens there are, and the critical path.
+
+    What is too complex to be found stays empty, or None."""
+    for fill in (_widths, _count, _measure):
         try:
             with limited():
                 fill(report, sets)
@@ -163,7 +174,6 @@ def check(program: ProgramOp) -> Report:
         except UplError as e:
             if not _needs_values(e):
                 raise
-    return report
 
 
 def require_not_refuted(program: ProgramOp, hint: str) -> None:
@@ -217,8 +227,12 @@ def _prove(program: ProgramOp) -> tuple[Report, ProgramSets]:
     infer_missing(program)
     sets = ProgramSets(program, directives=True)
     report = Report(list(obligations(sets)), notes=notes_of(program))
-    report.field_bits = {name: field_bits(sets, name) for name in sets.ends}
     return report, sets
+
+
+def _widths(report: Report, sets: ProgramSets) -> None:
+    """The bits of each index field."""
+    report.field_bits = {name: field_bits(sets, name) for name in sets.ends}
 
 
 def _count(report: Report, sets: ProgramSets) -> None:

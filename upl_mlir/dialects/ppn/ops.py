@@ -154,9 +154,9 @@ class ChannelOp(Named):
     From instances of the same lane: "fifo" (each value is read once, in the order in which values were written),
     "sticky" (several times one after the other), "buffer" (in another order).
 
-    From a port or a stream: "window" (the last words, at a computed address; one window for all lanes, which pass each
-    word on), "windows" (each lane has its own), "dealt" (each lane has its own, with its turn of the words), "held"
-    (the same in registers, for words that are read one after the other).
+    From a port or a stream: "window" keeps the last words, at a computed address, one window for all lanes, which pass
+    each word on. With "windows" each lane has its own. With "dealt" each lane has its own, with its turn of the words.
+    "held" is the same in registers, for words that are read one after the other.
 
     At most `depth` values are in flight in one lane. `reads` is the number of reads that were checked; each found its
     value.
@@ -178,15 +178,14 @@ class ChannelOp(Named):
 
 @irdl_op_definition
 class PortOp(Named):
-    """A stream of the elements of a host port ("in", "out"), or of a process's array for another process ("inner"):
-    each once in a run, in the order of nested loops over its fields.
+    """A stream of the elements of a host port ("in", "out"), or of a process's array for another process ("inner").
 
-    A part ``f block`` or ``f lane`` of `order` is the quotient or the remainder of field f by the number of lanes. For
-    an input, `need` counts the words that must have come before each group of iterations, by the loops of the process
-    `by` (default: the only one); `free` counts those that are not read any more after it, by the loops of `until`
-    (default: `by`). If the words of a stream come from several lanes, the lanes take turns from slot `wait` on, and up
-    to `depth` words wait in a lane. A turn of all lanes begins `pace` slots after the one before (default: the number
-    of lanes).
+    Each element comes once in a run, in the order of nested loops over its fields. A part ``f block`` or ``f lane`` of
+    `order` is the quotient or the remainder of field f by the number of lanes. For an input, `need` counts the words
+    that must have come before each group of iterations, by the loops of the process `by` (default: the only one).
+    `free` counts the words that are not read any more after the group, by the loops of `until` (default: `by`). If
+    the words of a stream come from several lanes, the lanes take turns from slot `wait` on, and up to `depth` words
+    wait in a lane. A turn of all lanes begins `pace` slots after the one before (default: the number of lanes).
     """
 
     name = "ppn.port"

@@ -25,8 +25,7 @@ from upl_mlir.tools.boundary import write_whole
 from upl_mlir.tools.editor.acts import Draft, become
 from upl_mlir.tools.editor.places import Places, places_of
 from upl_mlir.tools.lsp.fixes import Fix
-from upl_mlir.tools.lsp.proofs import Proofs
-from upl_mlir.tools.lsp.prover import Answer
+from upl_mlir.tools.lsp.proofs import Answer, Proofs
 
 LATE, NO_FILE = "UPL1813", "UPL1812"
 NOTHING = '<svg xmlns="http://www.w3.org/2000/svg" class="upl-picture" width="300" height="80" viewBox="0 0 300 80"></svg>'
@@ -84,7 +83,8 @@ class Session:
             return {
                 "number": self.number, "version": self.version, "text": self.draft.content.replace("\r\n", "\n"),
                 "ir": self._ir, "picture": self._picture, "current": self._shown_version == self.version,
-                "proving": self._answer is None and not self._wrong, "undo": bool(self._past), "redo": bool(self._future),
+                "proving": not self._wrong and not (self._answer and self._answer.last),
+                "undo": bool(self._past), "redo": bool(self._future),
                 "errors": [self._error(d, at) for d in self.errors],
                 "boxes": self._facts(), "places": {
                     "boxes": {name: [at.range(p) for p in ps] for name, ps in places.boxes.items()},
@@ -112,7 +112,7 @@ class Session:
     @property
     def diagnostics(self) -> list[Diagnostic]:
         """What is known to be wrong with the text."""
-        return [*self._wrong, *(self._answer.diagnostics if self._answer else ())]
+        return [*self._wrong, *((self._answer.proved or self._answer.meant) if self._answer else ())]
 
     def arrow(self, name: str) -> int:
         """The offset at which an arrow of the picture begins in the text.  Raises UplError (UPL1813)."""
@@ -225,7 +225,7 @@ class Session:
 
     def _proved(self, version: int, answer: Answer) -> None:
         with self._changed:
-            if version == self.version:
+            if version == self.version and (answer.proved is not None or answer.meant):
                 self._answer = answer
                 self._tell()
 
@@ -302,7 +302,7 @@ class _Prover:
 
     def __init__(self, tell: Callable[[int, Answer], None]):
         self._tell, self._proofs = tell, Proofs()
-        self._loop, self._ended = asyncio.new_event_loop(), False
+        self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
 
@@ -311,8 +311,7 @@ class _Prover:
         asyncio.run_coroutine_threadsafe(self._prove(version, draft.file, draft.content), self._loop)
 
     async def _prove(self, version: int, file: str, text: str) -> None:
-        answer = None if self._ended else await self._proofs.prove(file, text)
-        if answer is not None:
+        async for answer in self._proofs.prove(file, file, text):
             self._tell(version, answer)
 
     def close(self) -> None:
@@ -323,12 +322,9 @@ class _Prover:
         self._loop.close()
 
     async def _end(self) -> None:
-        self._ended = True
-        pending = asyncio.all_tasks() - {asyncio.current_task()}
-        while pending:  # a proof ends when its process does; one that has just begun starts another process
-            await self._proofs.stop()
-            _, pending = await asyncio.wait(pending, timeout=0.05)
-        await self._proofs.stop()
+        await self._proofs.close()
+        while pending := asyncio.all_tasks() - {asyncio.current_task()}:  # a proof ends when its process does
+            await asyncio.wait(pending)
         for _ in range(5):  # the loop closes the pipes of the process in its next rounds
             await asyncio.sleep(0)
 

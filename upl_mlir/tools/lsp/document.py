@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
-from upl_mlir.diagnostics import Diagnostic, Span, UplError
+from upl_mlir.diagnostics import Diagnostic, Span
 from upl_mlir.frontend.upl_text import ast
 from upl_mlir.frontend.upl_text.scope import Role
 from upl_mlir.tools.lsp.fixes import Fix, fixes
 from upl_mlir.tools.lsp.names import Declared, Names
 from upl_mlir.tools.lsp.omitted import Omitted, omitted
-from upl_mlir.tools.lsp.prover import Fact
+from upl_mlir.tools.lsp.proofs import Fact
 from upl_mlir.tools.lsp.text import Place, Text, extent
 from upl_mlir.tools.lsp.tolerant import Read, read
 
@@ -148,19 +147,8 @@ class Document:
         return line, len(before) - (before.rfind("\n") + 1) + 1 + (0 if "\n" in before else begin[1] - 1)
 
 
-_ONE_AT_A_TIME = threading.Lock()
-"""The compiler is not made for threads: a request that reads a text waits for the thread that looks at another."""
-
-
 def meaning(file: str, text: str) -> list[Diagnostic]:
     """The errors of text, names and types; empty for a program."""
-    from upl_mlir.frontend.upl_text.load import load_text
+    from upl_mlir.tools.lsp.prover import load
 
-    try:
-        with _ONE_AT_A_TIME:
-            load_text(text, file)
-    except UplError as e:
-        return [d if d.span else replace(d, span=Span(file, 1, 1)) for d in e.diagnostics]
-    except RecursionError:
-        return [Diagnostic("UPL1009", "the input is nested too deeply", Span(file, 1, 1))]
-    return []
+    return load(file, text)[1]

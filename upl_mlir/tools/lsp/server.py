@@ -1,7 +1,7 @@
 """The language server: requests of an editor, answered from the documents; errors, sent when they are known.
 
-Reading is done at once, in microseconds for each line.  Names and types follow in a thread, proofs in a process; both begin
-when nobody has typed for a moment, and what they find of an older text is dropped.
+Reading is done at once, in microseconds for each line.  Names, types and proofs follow from a process of their own
+(`proofs.py`), which begins when nobody has typed for a moment; what it finds of an older text is dropped.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from upl_mlir.diagnostics import Diagnostic, Severity, UplError
 from upl_mlir.frontend.upl_text import ast
 from upl_mlir.frontend.upl_text.scope import Role
 from upl_mlir.tools.lsp import completion
-from upl_mlir.tools.lsp.document import Document, meaning
+from upl_mlir.tools.lsp.document import Document
 from upl_mlir.tools.lsp.names import Occurrence
 from upl_mlir.tools.lsp.proofs import Proofs
 from upl_mlir.tools.lsp.rename import rename
 from upl_mlir.tools.lsp.text import Edit, Place, Text, extent
 
-QUIET_MEANING, QUIET_PROOF = 0.04, 0.25
-"""Seconds without a change before names and types are looked at, and before a proof begins. Chosen."""
+QUIET = 0.02
+"""Seconds without a change before a text is looked at. Chosen."""
 _SEVERITY = {
     Severity.ERROR: lsp.DiagnosticSeverity.Error, Severity.WARNING: lsp.DiagnosticSeverity.Warning,
     Severity.REMARK: lsp.DiagnosticSeverity.Information,
@@ -63,6 +63,7 @@ class Server(LanguageServer):
     # -- changes -------------------------------------------------------------------------------------------------
     def changed(self, uri: str, content: str) -> None:
         """A document has a new text: what can be read is known at once, the rest is looked for."""
+        begin = asyncio.get_running_loop().time() + QUIET
         encoding = lsp.PositionEncodingKind(self.workspace.position_encoding or "utf-16").value
         known = self.documents.get(uri)
         d = Document(uri, _file(uri), Text(content, encoding), facts=known.facts if known else {})
@@ -72,26 +73,18 @@ class Server(LanguageServer):
         if (task := self._tasks.pop(uri, None)) is not None:
             task.cancel()
         if not d.read.errors:
-            self._tasks[uri] = asyncio.get_running_loop().create_task(self._look(d))
+            self._tasks[uri] = asyncio.get_running_loop().create_task(self._look(d, begin))
 
-    async def _look(self, d: Document) -> None:
-        """Find out what is wrong with a text that can be read."""
-        await asyncio.sleep(QUIET_MEANING)
-        before = self.documents[d.uri]
-        found = await asyncio.to_thread(meaning, d.file, d.text.content)
-        if self.documents.get(d.uri) is not before:
-            return
-        d.meant = found
-        if found or self._only_meant(d.uri):
-            self.publish(d)
-        if found:
-            return
-        await asyncio.sleep(QUIET_PROOF)
-        answer = await self.proofs.prove(d.file, d.text.content)
-        if answer is not None and self.documents.get(d.uri) is before:
-            d.proved = answer.diagnostics
-            d.facts = answer.facts or d.facts
-            self.publish(d)
+    async def _look(self, d: Document, begin: float) -> None:
+        """From a time on, find out what is wrong with a text that can be read."""
+        await asyncio.sleep(begin - asyncio.get_running_loop().time())
+        async for answer in self.proofs.prove(d.uri, d.file, d.text.content):
+            known = d.meant, d.proved
+            d.meant, d.proved, d.facts = answer.meant, answer.proved, answer.facts or d.facts
+            if answer.proved is None and not answer.meant and not self._only_meant(d.uri):
+                continue  # what was proved of the text before is still shown
+            if (d.meant, d.proved) != known:
+                self.publish(d)
 
     def _only_meant(self, uri: str) -> bool:
         """Whether errors are shown that are none of a proof; those of a proof stay until the next one has ended."""
@@ -195,7 +188,7 @@ def _documents(server: Server) -> None:
 
     @server.feature(lsp.SHUTDOWN)
     async def ended(_: None) -> None:
-        await server.proofs.stop()
+        await server.proofs.close()
 
     _ = opened, changed, closed, started, ended
 

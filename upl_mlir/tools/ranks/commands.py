@@ -130,7 +130,8 @@ def check(p: Program) -> str:
     reads = sum(len(x.needs) for x in d.exchanges)
     return (
         "ranks: proved for any number of ranks and any blocks: every rank owns or has received what it reads "
-        f"({len(d.exchanges)} exchanges for {reads} reads)"
+        f"({len(d.exchanges)} {'exchange' if len(d.exchanges) == 1 else 'exchanges'} for "
+        f"{reads} {'read' if reads == 1 else 'reads'})"
     )
 
 

@@ -26,7 +26,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "upl view --edit examples/perceptron.upl --open",
     ),
     "run": (
-        "upl run examples/matmul.upl --input A=[[1,2],[3,4]] --input B=[[1,0],[0,1]]",
+        "upl run examples/matmul.upl --input 'A=[[1,2],[3,4]]' --input 'B=[[1,0],[0,1]]'",
         "upl run examples/matmul.upl --engine native --input ab.npz --output c.npz --stats s.json",
         "upl run examples/matmul.upl --input ab.npz --trace t.json",
     ),
