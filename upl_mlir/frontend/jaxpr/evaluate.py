@@ -56,7 +56,15 @@ def evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any
 
     env.update(zip(jaxpr.constvars, [c if isinstance(c, Array | LoopIndex) else known(c) for c in consts], strict=True))
     env.update(zip(jaxpr.invars, args, strict=True))
+    first: dict[Any, Any] = {}  # of equal computations the variables of the first one
+    same: dict[Any, Any] = {}
     for eqn in jaxpr.eqns:
+        if (key := _content(eqn, same)) is not None:
+            before = first.setdefault(key, eqn.outvars)
+            if before is not eqn.outvars:
+                for v, w in zip(eqn.outvars, before, strict=True):
+                    env[v], same[v] = env[w], w
+                continue
         given = [read(v) for v in eqn.invars]
         name = eqn.primitive.name
         with placed(_place(eqn)):
@@ -71,6 +79,25 @@ def evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any
         for v, x in zip(eqn.outvars, found, strict=True):
             env[v] = x
     return [read(v) for v in jaxpr.outvars]
+
+
+def _content(eqn: Any, same: dict[Any, Any]) -> Any:
+    """What an equation computes, for equations that compute the same; None for one with others inside.
+
+    `tanh(x)` in two places of a program is computed once, as XLA does it (value numbering: Cocke 1970).  Arrays of JAX do not
+    change.
+    """
+    if _has_inner(eqn) or eqn.effects:
+        return None
+    read = tuple(
+        (str(v.aval), np.asarray(v.val).tobytes()) if hasattr(v, "val") else same.get(v, v) for v in eqn.invars
+    )
+    key = (eqn.primitive.name, read, tuple(eqn.params.items()))
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
 
 
 def is_library(file: str | None) -> bool:
