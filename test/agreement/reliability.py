@@ -175,7 +175,8 @@ def summary(ledger: Ledger, bugs: dict[str, Any], score: dict[str, Any]) -> list
                 _number(d["programs"]),
                 (
                     f"{_number(way['loops'])} runs of loops equal, {_number(way['tokens'] + way['loops, then tokens'])} of "
-                    f"tokens; wrong data: {_number(wrong)} times the same error; {_number(_failed(d))} wrong when it was found"
+                    f"tokens; wrong data: {_number(wrong)} times the same error; "
+                    f"{_number(_failed(d))} wrong when it was found"
                 ),
             )
         )
