@@ -3,9 +3,10 @@
     decided(seed)            # a Counter of what was reached; raises Broken
 
 A seed is a program of one of three generators, by turns: pieces with data that may be wrong (`by_data`), chains of stages
-and their gradients (`ways`), programs of the wider class in which data decide arrows (`wide`).  It is compiled once and called
-with several data.  Where loops find that something is wrong, and where there are none, native code moves tokens in C++; in
-most programs here the interpreter moves them, as C++ for each would take three times as long, and the C++ in one of `REAL`.
+and their gradients (`ways`), programs of the wider class in which data decide arrows (`wide`).  It is compiled once and
+called with several data.  Where loops find that something is wrong, and where there are none, native code moves tokens in
+C++.  In most programs here the interpreter moves them, as C++ for each would take three times as long; in one of `REAL`
+the C++ does.
 """
 
 from __future__ import annotations
