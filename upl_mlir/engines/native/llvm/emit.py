@@ -43,7 +43,9 @@ class FunctionEmitter(Emitter):
             return
         c = self.code
         lower, upper, step = self.texts((op.lb, op.ub, op.step))
-        found = vector_loops.emitted(self, op, lower, upper, step) or chains.emitted(self, op, lower, upper, step)
+        found = vector_loops.emitted(self, op, lower, upper, step)
+        if found is None:
+            found = chains.emitted(self, op, lower, upper, step)
         if found is not None:
             self.values.update(zip(op.res, found, strict=True))
             return
