@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects import func, memref, scf
-from xdsl.dialects.builtin import MemRefType
+from xdsl.dialects.builtin import MemRefType, i1
 from xdsl.dialects.linalg.ops import FillOp, GenericOp
 from xdsl.ir import Attribute
 
@@ -61,7 +61,9 @@ class FunctionEmitter(Emitter):
         self.values.update(zip(args, (p.name for p in phis), strict=True))
         c.branch(c.let(f"icmp slt i64 {counter.name}, {upper}", "c"), inside, done)
         c.begin(inside)
+        around, self.scalar_code = self.scalar_code, False
         after = self.body(op.body.block)
+        self.scalar_code = around
         following = c.let(f"add nsw i64 {counter.name}, {step}", "iv")
         last = c.block
         c.do(f"br label %{header}{self.library.known('' if self.ordered else tails.metadata(op))}")
@@ -79,7 +81,7 @@ class FunctionEmitter(Emitter):
         ways: list[tuple[list[str], str]] = []
         for label, region in ((yes, op.true_region), (no, op.false_region)):
             c.begin(label)
-            if rare and label == no and len(op.output) > 1:
+            if rare and label == no and op.output and op.output[-1].type == i1:
                 c.do(APART)
             ways.append((self.body(region.block) if region.blocks else [], c.block))
             c.jump(merge)
@@ -102,7 +104,9 @@ class FunctionEmitter(Emitter):
         c.branch(condition, inside, done)
         c.begin(inside)
         self.values.update(zip(work.args, handed, strict=True))
+        around, self.scalar_code = self.scalar_code, True
         again = self.body(work)
+        self.scalar_code = around
         for phi, start, value in zip(phis, first, again, strict=True):
             phi.close((start, before), (value, c.block))
         c.jump(header)

@@ -6,18 +6,19 @@
     ->
     for p { x, bit = if c {X[j], bit} else {-inf, true};  … }
 
-The element is read under the same condition, and nearly always: so the bit costs nothing where all is well.
+The element is read under the same condition, and nearly always: so the bit costs nothing where all is well.  Of two tests
+one may stand inside the other: where the first says no, the second's answer makes no difference to the bit.
 
 Source: partial redundancy elimination of a test, the second one being known on both ways of the first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from xdsl.dialects import arith, func, memref, scf
 from xdsl.dialects.builtin import IntegerAttr, i1
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Block, Operation, Region, SSAValue
 
 BELOW = 6
 """The predicate `ult` of `arith.cmpi`: what is below the bounds is a great number."""
@@ -31,38 +32,45 @@ def guards_an_element(op: scf.IfOp) -> bool:
 
 
 def set_where_asked(block: Block) -> None:
-    """Change the loops in a block that hand on such a bit, and write no arrays."""
+    """Change the loops in a block that hand on such a bit."""
     for loop in [op for op in block.walk() if isinstance(op, scf.ForOp)]:
         inside = list(loop.body.walk())
-        if not any(isinstance(op, memref.StoreOp | memref.CopyOp | func.CallOp) for op in inside):
-            _change(loop.body.block)
+        if not any(isinstance(op, memref.CopyOp | func.CallOp | scf.ForOp | scf.WhileOp) for op in inside):
+            _change(loop.body.block, {op.memref for op in inside if isinstance(op, memref.StoreOp)})
 
 
-def _change(block: Block) -> None:
+def _change(block: Block, written: Collection[SSAValue]) -> None:
     last = block.last_op
     assert last is not None
     for bit, handed in zip(block.args[1:], last.operands, strict=True):
         join = handed.owner
         if bit.type != i1 or not isinstance(join, arith.OrIOp) or join.lhs is not bit or len(list(bit.uses)) != 1:
             continue
-        now: SSAValue = bit
-        left: list[SSAValue] = []
-        for wrong in _joined(join.rhs):
-            asked = _negated(wrong)
-            found = None if asked is None else _asking(block, asked, now, left)
-            if found is None:
-                left.append(wrong)
-            else:
-                now = _with_bit(found, now)
+        asked = {wrong: _negated(wrong) for wrong in _joined(join.rhs)}
+        left = {wrong: right for wrong, right in asked.items() if right is not None}
+        now = _threaded(block, bit, left, written)
         if now is bit:
             continue
-        for wrong in left:
-            more = arith.OrIOp(now, wrong)
-            block.insert_op_before(more, join)
-            now = more.result
+        for wrong, right in asked.items():
+            if right is None or wrong in left:
+                more = arith.OrIOp(now, wrong)
+                block.insert_op_before(more, join)
+                now = more.result
         join.result.replace_all_uses_with(now)
         join.detach()
         join.erase()
+
+
+def _threaded(block: Block, bit: SSAValue, left: dict[SSAValue, SSAValue], written: Collection[SSAValue]) -> SSAValue:
+    """The bit behind the tests of a block, and those inside where they say yes; what they ask is `left` no more."""
+    for op in list(block.ops):
+        if not isinstance(op, scf.IfOp) or not guards_an_element(op):
+            continue
+        wrong = next((w for w, right in left.items() if same(op.cond, right, written)), None)
+        if wrong is not None:
+            del left[wrong]
+            bit = _with_bit(op, bit, _threaded(op.true_region.block, bit, left, written))
+    return bit
 
 
 def _joined(v: SSAValue) -> Iterator[SSAValue]:
@@ -83,34 +91,19 @@ def _negated(v: SSAValue) -> SSAValue | None:
     return None
 
 
-def _asking(block: Block, asked: SSAValue, now: SSAValue, left: list[SSAValue]) -> scf.IfOp | None:
-    """The operation of a block that asks a condition and reads an element where it holds, and that the bit so far is known
-    to."""
-    behind = isinstance(now.owner, Block)
-    for op in block.ops:
-        if op is now.owner:
-            behind = True
-        elif behind and isinstance(op, scf.IfOp) and guards_an_element(op) and same(op.cond, asked):
-            return op
-    return None
-
-
-def _with_bit(op: scf.IfOp, bit: SSAValue) -> SSAValue:
-    """The operation hands on the bit, too, which is true on its second way."""
+def _with_bit(op: scf.IfOp, bit: SSAValue, behind: SSAValue) -> SSAValue:
+    """The operation hands on the bit, too: as it is `behind` what its first way does; on the second it is true."""
+    if not op.false_region.blocks:
+        op.false_region.add_block(Block([scf.YieldOp()]))
     one = arith.ConstantOp.from_int_and_width(1, i1)
-    block = op.false_region.block
-    end = block.last_op
-    assert end is not None
-    block.insert_op_before(one, end)
-    for region, value in ((op.true_region, bit), (op.false_region, one.result)):
-        end = region.block.last_op
-        assert end is not None
-        region.block.insert_op_before(new := scf.YieldOp(*end.operands, value), end)
+    op.false_region.block.insert_op_before(one, _end(op.false_region))
+    for region, value in ((op.true_region, behind), (op.false_region, one.result)):
+        end = _end(region)
+        region.block.insert_op_before(scf.YieldOp(*end.operands, value), end)
         end.detach()
         end.erase()
-        assert region.block.last_op is new
     regions = [op.detach_region(r) for r in (op.true_region, op.false_region)]
-    wider = scf.IfOp(op.cond, [*(r.type for r in op.results), i1], *regions)
+    wider = scf.IfOp(op.cond, [*(r.type for r in op.results), bit.type], *regions)
     around = op.parent_block()
     assert around is not None
     around.insert_op_before(wider, op)
@@ -121,14 +114,21 @@ def _with_bit(op: scf.IfOp, bit: SSAValue) -> SSAValue:
     return wider.results[-1]
 
 
-def same(a: SSAValue, b: SSAValue) -> bool:
-    """Whether two values are computed alike, in a place where no array is written."""
+def _end(region: Region) -> Operation:
+    last = region.block.last_op
+    assert last is not None
+    return last
+
+
+def same(a: SSAValue, b: SSAValue, written: Collection[SSAValue]) -> bool:
+    """Whether two values are computed alike, of arrays that are not among those `written`."""
     if a is b:
         return True
     x, y = a.owner, b.owner
     if not isinstance(x, Operation) or not isinstance(y, Operation) or type(x) is not type(y) or x.regions:
         return False
-    if not (isinstance(x, memref.LoadOp) or x.dialect_name() == "arith"):
+    if not (x.dialect_name() == "arith" or (isinstance(x, memref.LoadOp) and x.memref not in written)):
         return False
     alike = x.properties == y.properties and x.attributes == y.attributes and a.type == b.type
-    return alike and len(x.operands) == len(y.operands) and all(map(same, x.operands, y.operands))
+    pairs = zip(x.operands, y.operands, strict=False)
+    return alike and len(x.operands) == len(y.operands) and all(same(v, w, written) for v, w in pairs)
