@@ -167,8 +167,12 @@ def _way(f: Any, *, real: bool) -> str:
 
 
 def _said(e: upl.UplError) -> list[Any]:
-    """Code and place, and the words but for the order in which tokens are listed."""
-    return sorted((d.code, str(d.span), sorted(re.findall(r"[^\s,]+", d.message))) for d in e.diagnostics)
+    """Code and place, and the words but for the order in which tokens are listed: of more than ten, which ones are."""
+    found: list[Any] = []
+    for d in e.diagnostics:
+        words = d.message.partition(": ")[0] if re.search(r"and \d+ more$", d.message) else d.message
+        found.append((d.code, str(d.span), sorted(re.findall(r"[^\s,]+", words))))
+    return sorted(found)
 
 
 def _shown(case: Case, arrays: Arrays) -> str:
