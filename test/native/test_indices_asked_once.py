@@ -42,16 +42,16 @@ def test_the_test_hands_on_the_bit(text: Any, tests: int) -> None:
     assert asked(upl.load(text)) == (tests, tests)
 
 
-@pytest.mark.parametrize("gather", ["relaxed", "ordered"])
-@pytest.mark.parametrize("w", range(1, 8))
-def test_rows_of_any_length(w: int, gather: Any) -> None:
-    """Pairs of summands, one that is left over, none at all."""
+@pytest.mark.parametrize(("gather", "real"), [("relaxed", "f64"), ("ordered", "f64"), ("relaxed", "f32")])
+@pytest.mark.parametrize("w", [*range(1, 8), 13])
+def test_rows_of_any_length(w: int, gather: Any, real: Any) -> None:
+    """Four summands at a time, pairs, one that is left over, none at all; one that is not there among them."""
     rng, m, n = np.random.default_rng(w), 9, 6
     p = upl.load(SPMV)
     count = rng.integers(0, w + 1, m)
     v, x, col = rng.integers(-8, 8, (m, w)) / 8, rng.integers(-8, 8, n) / 8, rng.integers(0, n, (m, w))
     given = {"V": v, "Col": np.where(np.arange(w) < count[:, None], col, 99), "Count": count, "X": x, "w": w}
-    f = upl.compile(p, engine="native", gather=gather)
+    f = upl.compile(p, engine="native", gather=gather, real=real)
     dense = [sum(v[i, k] * x[col[i, k]] for k in range(count[i])) for i in range(m)]
     assert f(**given)["Y"].tolist() == dense
     used = np.argwhere(np.arange(w) < count[:, None])

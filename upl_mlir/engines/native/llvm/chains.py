@@ -16,13 +16,11 @@ from __future__ import annotations
 from xdsl.dialects import arith, scf
 from xdsl.ir import SSAValue
 
-from upl_mlir.engines.native.llvm import tails
+from upl_mlir.engines.native.llvm import gathers, tails
 from upl_mlir.engines.native.llvm.emitter import Emitter
+from upl_mlir.engines.native.llvm.gathers import NOTHING, Plan
 from upl_mlir.engines.native.llvm.scalar_ops import flags
 from upl_mlir.engines.native.llvm.text import llvm_type
-
-NOTHING = "0x8000000000000000"
-"""-0.0, which changes no sum."""
 
 
 def emitted(e: Emitter, loop: scf.ForOp, lower: str, upper: str, step: str) -> list[str] | None:
@@ -39,6 +37,9 @@ def emitted(e: Emitter, loop: scf.ForOp, lower: str, upper: str, step: str) -> l
         e.values.update(zip(block.args, (at, *given), strict=True))
         return e.body(block)
 
+    plan = Plan(block, sums)
+    if e.library.vector_bytes == gathers.WIDTH and plan.fits():
+        lower, first = gathers.emitted(e, plan, lower, upper, first, iteration)
     header, inside, done, one, end = (c.label(n) for n in ("pairs", "pair", "paired", "one", "end"))
     before = c.block
     c.jump(header)
