@@ -220,7 +220,8 @@ class _Vectors:
 
     def write(self) -> list[str]:
         """The sums behind them."""
-        grown = {s: w for s, w in zip(self.plan.sums, self.sums, strict=True) if s is not None and w is not None}
+        sums = zip(self.plan.sums, self.sums, strict=True)
+        grown: dict[Operation, str] = {s: w for s, w in sums if s is not None and w is not None}
         for op in self.plan.needed:
             if op in grown:
                 (summand,) = (v for v in op.operands if v not in self.plan.block.args)

@@ -102,8 +102,10 @@ def _with_bit(op: scf.IfOp, bit: SSAValue, behind: SSAValue) -> SSAValue:
         region.block.insert_op_before(scf.YieldOp(*end.operands, value), end)
         end.detach()
         end.erase()
-    regions = [op.detach_region(r) for r in (op.true_region, op.false_region)]
-    wider = scf.IfOp(op.cond, [*(r.type for r in op.results), bit.type], *regions)
+    yes, no = op.true_region, op.false_region
+    op.detach_region(yes)
+    op.detach_region(no)
+    wider = scf.IfOp(op.cond, [*(r.type for r in op.results), bit.type], yes, no)
     around = op.parent_block()
     assert around is not None
     around.insert_op_before(wider, op)
