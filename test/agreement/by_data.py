@@ -32,6 +32,7 @@ class Piece:
         self.rng, self.k = rng, k
         self.lines: list[str] = []
         self.ints: dict[str, tuple[int, int]] = {}
+        self.once: set[str] = set()  # of indices that have to be different
 
     def choose(self, *texts: str) -> str:
         """One of some texts."""
@@ -106,6 +107,7 @@ class Piece:
         t = self.choose(*TYPES)
         self.add(f"input V$<i>{_type(t)} in 0<=i<n {{ -> E$.v }}")
         self.index("C$", "i", "0<=i<n", "-> E$.c", 0, 3)
+        self.once |= {f"C{self.k}"}
         cond = self.choose("", "", "if c < 3: ")
         self.add(f"output O$<k>{_type(t)} in 0<=k<n")
         self.add(f"node E$<i> {{ in v{_type(t)}, c: int; {cond}v -> B$.x<c> }}")
@@ -162,6 +164,7 @@ class Piece:
         """Two tokens that meet where data say."""
         self.index("A$", "i", "0<=i<n", "-> E$.a", 0, 3)
         self.index("B$", "i", "0<=i<n", "-> F$.b", 0, 3)
+        self.once |= {f"A{self.k}", f"B{self.k}"}
         self.add("output O$<i> in 0<=i<n")
         self.add("node E$<i> { in a: int; 1.0*i -> M$.x<a> }")
         self.add("node F$<i> { in b: int; 2.0*i -> M$.y<b> }")
@@ -194,7 +197,8 @@ def data(seed: int, number: int, shapes: dict[str, tuple[tuple[int, ...], np.dty
     there are counts, they are mostly those of the indices."""
     rng = np.random.default_rng((seed, number))
     wild = number % 4 == 3
-    bounds = {n: b for p in _pieces(seed) for n, b in p.ints.items()}
+    pieces = _pieces(seed)
+    bounds, once = {n: b for p in pieces for n, b in p.ints.items()}, {n for p in pieces for n in p.once}
     out: Arrays = {}
     for name, (shape, dtype) in shapes.items():
         lo, hi = bounds.get(name, (-2, 2))
@@ -203,7 +207,7 @@ def data(seed: int, number: int, shapes: dict[str, tuple[tuple[int, ...], np.dty
                 a = rng.random(shape) < 0.5
             case "i":
                 a = rng.integers(lo - wild, hi + 1 + wild, shape)
-                if name[0] == "C" and number % 2 == 0 and len(shape) == 1 and shape[0] == SIZES["n"]:
+                if name in once and number % 2 == 0:
                     a = rng.permutation(shape[0])
             case _:
                 a = rng.integers(-4, 9, shape) / 8

@@ -152,12 +152,21 @@ def native(case: Case) -> Counter[str]:
     In seven of eight cases the proof that comes before compiling is left out: the program is right, as the reference finds
     too, and that `check` says so is another property; it takes a third of the time.  Not where a domain is a hull: there
     the code is right only at the sizes at which the proof has the tokens counted."""
-    hulls = any(map(forgotten, endpoints(upl.load(case.text).infer_domains().read()).values()))
     with contextlib.ExitStack() as stack:
-        if case.seed % 8 and not hulls:
-            stack.enter_context(mock.patch("upl_mlir.passes.analysis.proved.require_proved", lambda _: ()))
-            stack.enter_context(mock.patch("upl_mlir.engines.native.whole.open_cache", lambda: Cache(None)))  # nobody else's
+        if case.seed % 8 and not hulls(upl.load(case.text)):
+            unproved(stack)
         return _native(case)
+
+
+def hulls(p: upl.Program) -> bool:
+    """Whether some domain of a program is known only as a hull."""
+    return any(map(forgotten, endpoints(p.infer_domains().read()).values()))
+
+
+def unproved(stack: contextlib.ExitStack) -> None:
+    """Programs are compiled without a proof until the stack is left; what is so made is kept for nobody else."""
+    stack.enter_context(mock.patch("upl_mlir.passes.analysis.proved.require_proved", lambda _: ()))
+    stack.enter_context(mock.patch("upl_mlir.engines.native.whole.open_cache", lambda: Cache(None)))
 
 
 def _native(case: Case) -> Counter[str]:

@@ -28,8 +28,9 @@ from pathlib import Path
 from typing import Any
 
 from agreement import campaign
-from agreement.campaign import Tally, examine, examine_mutants
+from agreement.campaign import Failure, Tally, examine, examine_mutants
 from agreement.ledger import PLACE, ROOT, Ledger, commit
+from agreement.properties import Broken, Case
 from agreement.wide import features
 
 WORKER = [sys.executable, "-m", "agreement.soak", "--worker"]
@@ -85,6 +86,17 @@ def _names(seed: int, tally: Tally) -> None:
     sweep(seed, tally)
 
 
+def _decided(seed: int, tally: Tally) -> None:
+    from agreement.decided import decided
+
+    tally.reached["programs"] += 1
+    try:
+        tally.reached.update(decided(seed))
+    except Broken as e:
+        tally.reached["FAILED"] += 1
+        tally.failures.append(Failure("decided", seed, str(e), Case("", True, {}, seed)))
+
+
 def _wide(seed: int, tally: Tally) -> None:
     """Programs of the wider class: all natively, some in the ways that take longer; what native code did is counted
     by feature too."""
@@ -109,6 +121,7 @@ CAMPAIGNS = {
     "circuit": Campaign(0.08, lambda s, t: examine(s, ["circuit"], t, size=(2, 3, 2, 2)[s % 4])),
     "rare": Campaign(0.03, lambda s, t: examine(s, ["rare"], t, size=(2, 2, 3, 2)[s % 4])),
     "engines": Campaign(0.04, lambda s, t: examine(s, ["engines"], t, size=_size(s))),
+    "decided": Campaign(0.05, _decided),
     "conditions": Campaign(0.10, _conditions),
     "wide": Campaign(0.09, _wide),
     "names": Campaign(0.01, _names),

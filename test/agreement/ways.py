@@ -25,6 +25,13 @@ LOW, HIGH = -1e30, 1e30
 """What an extremum of nothing lies beyond."""
 
 
+def _jnp() -> Any:
+    """JAX's arrays, imported where a value is asked for: the texts need none."""
+    import jax.numpy
+
+    return jax.numpy
+
+
 @dataclass
 class Stage:
     """An array of `size` reals: a node, or a host input, with the variable `v` that consumers send."""
@@ -93,15 +100,13 @@ class _Maker:
 
     def smooth(self) -> tuple[str, Callable[[Any], Any]]:
         """A function of one real, as text over `x` and in JAX."""
-        import jax.numpy as jnp
-
         c = self.rng.choice((0.5, 1.25, -0.75))
         return self.rng.choice((
             (f"{c}*x + 0.25", lambda x: c * x + 0.25),
-            ("sin(x)", jnp.sin),
+            ("sin(x)", lambda x: _jnp().sin(x)),
             (f"x*x*{c}", lambda x: x * x * c),
-            ("tanh(x) + x", lambda x: jnp.tanh(x) + x),
-            ("exp(0.25*x)", lambda x: jnp.exp(0.25 * x)),
+            ("tanh(x) + x", lambda x: _jnp().tanh(x) + x),
+            ("exp(0.25*x)", lambda x: _jnp().exp(0.25 * x)),
         ))  # fmt: skip
 
 
@@ -166,8 +171,6 @@ def _placed(m: _Maker, a: Stage, at: Any, arrow: str) -> None:
 
 def _scatter(m: _Maker, a: Stage) -> Stage:
     """Summands to places that data choose, perhaps only those that are positive, perhaps to two places each."""
-    import jax.numpy as jnp
-
     op = m.rng.choice(("+", "+", "*", "max", "min"))
     size = m.rng.randrange(1, 6)
     at = m.np.integers(0, size, a.size)
@@ -182,8 +185,8 @@ def _scatter(m: _Maker, a: Stage) -> Stage:
                 for d in range(1 + two):
                     out[k + d].append(x[i])
         empty = {"*": 1.0}.get(op, 0.0)
-        fold = {"+": jnp.sum, "*": jnp.prod, "max": jnp.max, "min": jnp.min}[op]
-        return jnp.stack([fold(jnp.stack(c)) if c else jnp.asarray(empty) for c in out])
+        fold = {"+": _jnp().sum, "*": _jnp().prod, "max": _jnp().max, "min": _jnp().min}[op]
+        return _jnp().stack([fold(_jnp().stack(c)) if c else _jnp().asarray(empty) for c in out])
 
     b = m.stage(f"@({op}) s[##]", body, size + two, value)
     place = f"{b.name}.s<k + d> for d in 0..1" if two else f"{b.name}.s<k>"
@@ -193,8 +196,6 @@ def _scatter(m: _Maker, a: Stage) -> Stage:
 
 def _counted(m: _Maker, a: Stage) -> Stage:
     """Summands to places that data choose, whose number is data, too."""
-    import jax.numpy as jnp
-
     op = m.rng.choice(("+", "max"))
     size = m.rng.randrange(1, 5)
     at = m.np.integers(0, size, a.size)
@@ -202,8 +203,8 @@ def _counted(m: _Maker, a: Stage) -> Stage:
 
     def value(g: dict[str, Any]) -> Any:
         x = a.value(g)
-        fold = {"+": jnp.sum, "max": jnp.max}[op]
-        return jnp.stack([fold(x[np.flatnonzero(at == k)]) if count[k] else jnp.asarray(0.0) for k in range(size)])
+        fold = {"+": _jnp().sum, "max": _jnp().max}[op]
+        return _jnp().stack([fold(x[np.flatnonzero(at == k)]) if count[k] else _jnp().asarray(0.0) for k in range(size)])
 
     b = m.stage(f"@({op}) s[n], n: int", "n > 0 ? s : 0", size, value)
     m.integers(count, f"-> {b.name}.n<i>")
@@ -213,9 +214,7 @@ def _counted(m: _Maker, a: Stage) -> Stage:
 
 def _branch(m: _Maker, a: Stage) -> Stage:
     """Each element one of two ways."""
-    import jax.numpy as jnp
-
-    b = m.stage("x", "x", a.size, lambda g: jnp.where(a.value(g) > 0.1, 2.0 * a.value(g), jnp.sin(a.value(g))))
+    b = m.stage("x", "x", a.size, lambda g: _jnp().where(a.value(g) > 0.1, 2.0 * a.value(g), _jnp().sin(a.value(g))))
     p, q = m.fresh("P"), m.fresh("Q")
     a.arrows += [f"if v > 0.1: v -> {p}.x<i>", f"if !(v > 0.1): v -> {q}.x<i>"]
     m.node(f"{p}<i>", ["in x", f"2*x -> {b.name}.x<i>"])
@@ -225,8 +224,6 @@ def _branch(m: _Maker, a: Stage) -> Stage:
 
 def _loop(m: _Maker, a: Stage) -> Stage:
     """Steps whose number is data or a value, with a value that all steps use; the last one, or the sum of all."""
-    import jax.numpy as jnp
-
     most = 4
     steps = m.np.integers(0, most, a.size)
     by_value, total = m.rng.random() < 0.5, m.rng.random() < 0.5
@@ -237,13 +234,13 @@ def _loop(m: _Maker, a: Stage) -> Stage:
         for i in range(a.size):
             x, acc, t = a.value(g)[i], 0.0, 0
             while True:
-                y = 0.5 * jnp.sin(x) + w.value(g)[0] * x
+                y = 0.5 * _jnp().sin(x) + w.value(g)[0] * x
                 acc = acc + y
                 if not (t < steps[i] and (not by_value or y > -0.5)):
                     break
                 x, t = y, t + 1
             out.append(acc if total else y)
-        return jnp.stack(out)
+        return _jnp().stack(out)
 
     b = m.stage("@(+) s[##]" if total else "s", "s", a.size, value)
     name = m.fresh("L")
@@ -274,9 +271,7 @@ def _chosen_row(m: _Maker, a: Stage) -> Stage:
 
 def _reduced(m: _Maker, a: Stage) -> Stage:
     """An ordinary sum."""
-    import jax.numpy as jnp
-
-    b = m.stage(f"@(+) s[{a.size}]", "0.5*s", 1, lambda g: 0.5 * jnp.sum(a.value(g))[None])
+    b = m.stage(f"@(+) s[{a.size}]", "0.5*s", 1, lambda g: 0.5 * _jnp().sum(a.value(g))[None])
     a.arrows.append(f"v -> {b.name}.s<0>")
     return b
 

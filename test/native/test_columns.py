@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,10 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
-from upl_mlir.passes.loops.transform.columns import DOWN
+from upl_mlir.passes.if_convert import IfConvertPass
+from upl_mlir.passes.loops.transform.columns import DOWN, OVER
+from upl_mlir.passes.loops.tree import leaves
+from upl_mlir.passes.lower_to_loops import lower_to_loops
 from upl_mlir.passes.schedule import schedule
 
 VITERBI = Path(__file__).resolve().parents[2] / "examples" / "sparse" / "viterbi.upl"
@@ -90,3 +94,34 @@ def test_a_best_path_and_its_gradient() -> None:
         found = upl.compile(program, engine="native")(**given)
         for name, w in wanted.items():
             np.testing.assert_allclose(found[name], w, rtol=1e-13, err_msg=name)
+
+
+@pytest.mark.parametrize("gather", ["relaxed", "ordered"])
+def test_steps_of_a_loop_are_the_outermost(gather: Any) -> None:
+    """What all steps of a best path earn is added up step by step, downwards with the adjoint where sums have no order."""
+    p = upl.grad(upl.load(VITERBI), of="Score", wrt=["Move", "Seen"])
+    q = p.derived(("test",), lambda: [IfConvertPass(compared=True, ordered=gather == "ordered")]).infer_domains()
+    plan = schedule(q.op, gather=gather)
+    (steps,) = (name for name in plan.arrays if OVER in name and not name.endswith(".all"))
+    assert steps.startswith("d_Move") and [a.at for a in plan.kept[steps].axes] == [1, 2]
+    loops = [loop for leaf, around in leaves(plan.scheduled) if leaf.stmt.array == steps for loop in around]
+    made = [loop for leaf, around in leaves(plan.scheduled) if leaf.stmt.array == "Back.s" for loop in around]
+    assert bool(set(map(id, loops)) & set(map(id, made))) == (gather == "relaxed")
+    rng = np.random.default_rng(3)
+    given = {"Start": rng.random(5), "Move": rng.integers(0, 3, (5, 5)) / 2, "Seen": rng.integers(0, 3, (7, 5)) / 2}
+    wanted = upl.compile(p, gather="ordered")(**given)  # with ties
+    found = upl.compile(p, engine="native", gather=gather)(**given)
+    for name, w in wanted.items():
+        if gather == "ordered":
+            assert found[name].tobytes() == w.tobytes(), name
+        np.testing.assert_allclose(found[name], w, rtol=1e-14, err_msg=name)
+
+
+def test_which_zero_is_greatest_is_told_in_order_only() -> None:
+    p = upl.load(COLUMNS)
+    for gather, flags in (("relaxed", " fastmath<nsz>"), ("ordered", "")):
+        text = str(lower_to_loops(p.infer_domains().op, gather=gather).module)
+        assert re.findall(r"arith\.maximumf %\w+, %\w+(.*) : f64", text) == [flags, flags]
+    zeros = np.array([[0.0, -0.0], [-0.0, -0.0]])
+    top = upl.compile(p, engine="native", gather="ordered")(A=zeros)["Top"]
+    assert np.signbit(top).tolist() == [False, True]

@@ -260,7 +260,7 @@ class ColumnFoldsPass(LoopPass):
     """Folds down the columns of arrays become running folds, so that the arrays are read along their rows.
 
     Requires: equations, no schedule yet.  Columns of at most `short` elements stay as they are.
-    Establishes: the same bits; folds whose arrays are read in neighbouring places by the loop inside.
+    Establishes: folds whose arrays are read in neighbouring places by the loop inside; the same bits where sums are ordered.
     Source: loop interchange by the cost of strides (Allen and Kennedy 1984).
 
         B<s> = max over r of A<r> + M<r,s>    ->    B:down1<r,s> = max(B:down1<r-1,s>, A<r> + M<r,s>);  B<s> = B:down1<n-1,s>
@@ -271,7 +271,7 @@ class ColumnFoldsPass(LoopPass):
     short: int = columns.SHORT
 
     def step(self, p: LoopProgram) -> bool:
-        return columns.Columns(p.system, self.short).replace()
+        return columns.Columns(p.system, self.short, ordered=p.ordered).replace()
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects import arith, func, memref, scf
-from xdsl.dialects.builtin import MemRefType
+from xdsl.dialects import func, memref, scf
+from xdsl.dialects.builtin import MemRefType, i1
 from xdsl.dialects.linalg.ops import FillOp, GenericOp
 from xdsl.ir import Attribute
 
 from upl_mlir.diagnostics import error
-from upl_mlir.engines.native.llvm import pipelined, tails, vector_loops
+from upl_mlir.engines.native.llvm import chains, pipelined, tails, vector_loops
 from upl_mlir.engines.native.llvm.emitter import Emitter
 from upl_mlir.engines.native.llvm.nests import nest
 from upl_mlir.engines.native.llvm.parallel import emit_threaded
@@ -26,6 +26,7 @@ from upl_mlir.engines.native.llvm.values import Root, View, row_major
 from upl_mlir.engines.native.outside import EXCHANGE
 from upl_mlir.engines.native.products.contraction import emit_fill, emit_loops, fill, filled_before, nest_of, product_of
 from upl_mlir.engines.native.products.products import emit_product
+from upl_mlir.passes.loops.emit.bits import guards_an_element
 
 
 class FunctionEmitter(Emitter):
@@ -43,6 +44,8 @@ class FunctionEmitter(Emitter):
         c = self.code
         lower, upper, step = self.texts((op.lb, op.ub, op.step))
         found = vector_loops.emitted(self, op, lower, upper, step)
+        if found is None:
+            found = chains.emitted(self, op, lower, upper, step)
         if found is not None:
             self.values.update(zip(op.res, found, strict=True))
             return
@@ -58,7 +61,9 @@ class FunctionEmitter(Emitter):
         self.values.update(zip(args, (p.name for p in phis), strict=True))
         c.branch(c.let(f"icmp slt i64 {counter.name}, {upper}", "c"), inside, done)
         c.begin(inside)
+        around, self.scalar_code = self.scalar_code, False
         after = self.body(op.body.block)
+        self.scalar_code = around
         following = c.let(f"add nsw i64 {counter.name}, {step}", "iv")
         last = c.block
         c.do(f"br label %{header}{self.library.known('' if self.ordered else tails.metadata(op))}")
@@ -71,10 +76,13 @@ class FunctionEmitter(Emitter):
     def branch(self, op: scf.IfOp) -> None:
         c = self.code
         yes, no, merge = c.label("then"), c.label("else"), c.label("endif")
-        c.branch(self.text(op.cond), yes, no, self.library.rare() if _expected(op) else "")
+        rare = guards_an_element(op)
+        c.branch(self.text(op.cond), yes, no, self.library.rare() if rare else "")
         ways: list[tuple[list[str], str]] = []
         for label, region in ((yes, op.true_region), (no, op.false_region)):
             c.begin(label)
+            if rare and label == no and op.output and op.output[-1].type == i1:
+                c.do(APART)
             ways.append((self.body(region.block) if region.blocks else [], c.block))
             c.jump(merge)
         c.begin(merge)
@@ -96,7 +104,9 @@ class FunctionEmitter(Emitter):
         c.branch(condition, inside, done)
         c.begin(inside)
         self.values.update(zip(work.args, handed, strict=True))
+        around, self.scalar_code = self.scalar_code, True
         again = self.body(work)
+        self.scalar_code = around
         for phi, start, value in zip(phis, first, again, strict=True):
             phi.close((start, before), (value, c.block))
         c.jump(header)
@@ -178,12 +188,5 @@ class FunctionEmitter(Emitter):
         emit_fill(self, op)
 
 
-def _expected(op: scf.IfOp) -> bool:
-    """Whether a condition asks if an index lies within bounds, as it nearly always does, and an element is read then."""
-    asks = op.cond.owner
-    within = isinstance(asks, arith.CmpiOp) and asks.predicate.value.data == BELOW
-    return within and any(isinstance(x, memref.LoadOp) for x in op.true_region.block.ops)
-
-
-BELOW = 6
-"""The predicate `ult` of `arith.cmpi`: what is below the bounds is a great number."""
+APART = 'call void asm sideeffect "", ""()'
+"""An empty instruction that keeps the second way of a test a block of its own, so that values are moved there alone."""

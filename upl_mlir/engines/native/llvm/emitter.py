@@ -34,14 +34,15 @@ class Library:
     metadata: list[str] = field(default_factory=list[str])
     tables: dict[str, View] = field(default_factory=dict[str, View])
 
-    def math(self, name: str, type_: str) -> str:
-        """The name of a function on reals; its definition (or declaration, where libm has it) joins the module."""
+    def math(self, name: str, type_: str, *, scalar: bool = False) -> str:
+        """The name of a function on reals, `scalar` where no vectors can be made; its definition (or declaration, where libm
+        has it) joins the module."""
         from upl_mlir.engines.native.llvm import libm, vector_math
 
         if self.ordered:
             full, texts = libm.definition(name, type_)
         else:
-            full, texts = vector_math.definition(name, type_, self.vector_bytes)
+            full, texts = vector_math.definition(name, type_, self.vector_bytes, scalar=scalar)
         for key, body in texts.items():
             self.functions.setdefault(key, body)
         return full
@@ -87,6 +88,8 @@ class Emitter(Walk[str, View]):
     values: dict[SSAValue, Any] = field(default_factory=dict[SSAValue, Any])
     parallel: bool = True
     """Whether an `scf.parallel` met here may be given to several threads."""
+    scalar_code: bool = False
+    """Whether what is written is inside a loop that data end, of which no vectors are made."""
     heap: list[str] = field(default_factory=list[str])
     """What the block being written has from the heap."""
 
@@ -114,7 +117,7 @@ class Emitter(Walk[str, View]):
 
     def function(self, name: str, type_: str) -> str:
         """As `Library.math`."""
-        return self.library.math(name, type_)
+        return self.library.math(name, type_, scalar=self.scalar_code)
 
     # -- operations ----------------------------------------------------------------------------------------------
     def compute(self, op: Operation) -> bool:

@@ -36,7 +36,7 @@ def metadata(loop: scf.ForOp | scf.ParallelOp) -> str:
     block = loop.body.block
     bounds = (loop.lb, loop.ub) if isinstance(loop, scf.ForOp) else (*loop.lowerBound, *loop.upperBound)
     ops = list(block.ops)
-    if len(block.args) > 1 and _chooses(loop):
+    if len(block.args) > 1 and chooses(loop):
         return _TWO_BY_TWO
     if len(block.args) != 1 or any(op.regions or isinstance(op, _MEMORY) for op in ops):
         return ""
@@ -57,7 +57,7 @@ def metadata(loop: scf.ForOp | scf.ParallelOp) -> str:
     return A_LOOP if in_rows else _MASKED
 
 
-def _chooses(loop: scf.ForOp | scf.ParallelOp) -> bool:
+def chooses(loop: scf.ForOp | scf.ParallelOp) -> bool:
     """Whether an innermost loop reads elements at indices that it has read before, and computes little with them."""
     inside = list(loop.body.walk())
     if any(isinstance(op, scf.ForOp | scf.ParallelOp | scf.WhileOp | memref.StoreOp | func.CallOp) for op in inside):

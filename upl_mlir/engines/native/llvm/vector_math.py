@@ -210,10 +210,11 @@ INLINE: dict[str, Callable[[Lanes, str], str]] = {"exp": _exp, "log": _log, "tan
 TRIG = {"sin": 0, "cos": 1}
 
 
-def definition(name: str, type_: str, vector_bytes: int) -> tuple[str, dict[str, str]]:
+def definition(name: str, type_: str, vector_bytes: int, *, scalar: bool = False) -> tuple[str, dict[str, str]]:
     """The name to call for a function on `double` or `float`, and the texts that define it, by key.
 
-    `vector_bytes` is the width of the machine's vectors, for which sin and cos get versions.
+    `vector_bytes` is the width of the machine's vectors, for which sin and cos get versions.  Where no vectors can be made
+    (`scalar`), sin and cos stand where they are called, so that those of one number share their work.
     """
     b = Lanes(FORMATS[type_])
     if name in INLINE:
@@ -222,6 +223,10 @@ def definition(name: str, type_: str, vector_bytes: int) -> tuple[str, dict[str,
         body = [f"define internal {type_} {full}({type_} %x) #1 {{", *b.code.lines, f"  ret {type_} {result}", "}"]
         return full, {full: "\n".join(body)}
     if name in TRIG:
+        if scalar:
+            own = f"upl.{name}.{FORMATS[type_].suffix}.here"
+            library = {f"@{name}": f"declare double @{name}(double) #3"}
+            return f"@{own}", library | {f"@{own}": _trig_function(name, type_, 1, own, "#1")}
         return _trig_definitions(name, type_, vector_bytes)
     full = f"@{name}" + ("f" if type_ == "float" else "")
     args = ", ".join([type_] * (2 if name in TWO_ARGUMENTS else 1))

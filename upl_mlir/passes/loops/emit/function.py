@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, FunctionType, MemRef
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from upl_mlir.passes.analysis.proved import ASSUMED
+from upl_mlir.passes.loops.emit.bits import set_where_asked
 from upl_mlir.passes.loops.emit.boxes import write_box
 from upl_mlir.passes.loops.emit.code import INDEX, Span, name_of
 from upl_mlir.passes.loops.emit.ended import chain_of, write_chain
@@ -69,6 +70,8 @@ class FunctionWriter(Frame):
         self.code.emit(func.ReturnOp(*results))
         self._drop_unread()
         block = self.code.entry
+        if self._by_data:
+            set_where_asked(block)
         name = name_of(self.program.name)
         types = [a.type for a in block.args], [r.type for r in results]
         f = func.FuncOp(name, FunctionType.from_lists(*types), Region(block))

@@ -230,11 +230,14 @@ def _divided(
 ) -> Iterator[Span]:
     """A part of a loop at places in their order."""
     code = values.code
-    value = _value(values, whole, lows, highs, group[0].question)
+    near = all(p.sign > 0 and values.lin.plain(p.offset).constant == 0 for p in group)
+    value = _value(values, whole, lows, highs, group[0].question, near=near)
     ends = [part.first]
     for p in group:
-        at = code.index(values.lin.plain(p.offset))
-        at = code.add((arith.AddiOp if p.sign > 0 else arith.SubiOp)(at, value))
+        offset = values.lin.plain(p.offset)
+        at = value
+        if p.sign < 0 or offset.constant != 0:
+            at = code.add((arith.AddiOp if p.sign > 0 else arith.SubiOp)(code.index(offset), value))
         ends.append(code.add(arith.MaxSIOp(code.add(arith.MinSIOp(at, part.behind)), ends[-1])))
     for n, (first, behind) in enumerate(pairwise([*ends, part.behind])):
         facts = dict(part.facts)
@@ -244,14 +247,16 @@ def _divided(
 
 
 def _value(
-    values: Values, whole: Span, lows: Sequence[IndexExpr], highs: Sequence[IndexExpr], q: AtMost
+    values: Values, whole: Span, lows: Sequence[IndexExpr], highs: Sequence[IndexExpr], q: AtMost, *, near: bool
 ) -> SSAValue:  # fmt: skip
-    """A value of data, as an index that is not far; it is read only where the loop has an iteration."""
+    """A value of data, as an index that is not far, unless nothing is added (`near`); it is read only where the loop has an
+    iteration."""
     code = values.code
 
     def read() -> SSAValue:
         x = values.value(q.value, q.env)
-        x = code.add(arith.MinSIOp(code.add(arith.MaxSIOp(x, code.constant(-FAR, i64))), code.constant(FAR, i64)))
+        if not near:
+            x = code.add(arith.MinSIOp(code.add(arith.MaxSIOp(x, code.constant(-FAR, i64))), code.constant(FAR, i64)))
         return code.add(arith.IndexCastOp(x, INDEX))
 
     if all(values.lin.implies(code.scope.context, Con(h - e)) for h in highs for e in lows):

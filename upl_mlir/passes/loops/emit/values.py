@@ -37,6 +37,8 @@ index outside a constant array."""
 
 APART = FastMathFlagsAttr([Flag.ALLOW_CONTRACT, Flag.NO_SIGNED_ZEROS])
 """As `frame.FAST`, but what is so added is not added in another order."""
+EITHER_ZERO = FastMathFlagsAttr([Flag.NO_SIGNED_ZEROS])
+"""Of 0.0 and -0.0 the greatest, and the least, is either: to tell them takes more than all else."""
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 
 Env = Mapping[str, IndexExpr]
@@ -441,7 +443,8 @@ class Values:
         op = folding(t.gather, t.kind)
         make = cast("Callable[..., Operation]", op)
         if not t.gather.rounds:
-            return code.add(make(acc, v))
+            exact = not t.kind.is_float or t.kind.format is not None or self.f.flags is None
+            return code.add(make(acc, v) if exact else make(acc, v, EITHER_ZERO))
         if t.kind is Kind.INT and few and t.gather is Gather.SUM:
             return code.add(arith.AddiOp(acc, v))
         if t.kind is Kind.INT:

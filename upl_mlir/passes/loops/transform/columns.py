@@ -9,15 +9,17 @@
     B<s>         = B:down1<n-1,s>
 
 The loop over `r` is then outside of the one over `s`, whose neighbours are neighbours in memory, and the running folds take
-a row.  Summands come in their order, so that the bits of `ordered` code stay.  Sums of products that become contractions are
-left alone: those choose their loops themselves.
+a row.  Where a loop along `r` makes arrays that the summands read, as that over time does, it is outside of all others, and
+the running folds take a step of it: each step reads what is at hand.  Summands come in their order, so that the bits of
+`ordered` code stay; in `relaxed` code they come as that loop makes what they read, downwards in an adjoint.  Sums of
+products that become contractions are left alone: those choose their loops themselves.
 
 Source: loop interchange by the cost of strides (Allen and Kennedy 1984).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from upl_mlir.dialects.upl.kinds import Kind
@@ -26,12 +28,14 @@ from upl_mlir.passes.loops.program import LoopProgram
 from upl_mlir.passes.loops.system import Equation, System
 from upl_mlir.passes.loops.terms import Fold, Get, Part, Term, inner_first, made_of, remade
 from upl_mlir.passes.loops.transform.products import is_sum_of_products
-from upl_mlir.passes.loops.transform.running import Run, run_along
+from upl_mlir.passes.loops.transform.running import Rings, Run, run_along
 from upl_mlir.poly.expr import IndexExpr, Var
 from upl_mlir.poly.linear import Cons
 
 DOWN = ":down"
 """What the names of running folds have behind that of the array."""
+OVER = ":over"
+"""The same for those whose steps are the outermost loop's."""
 SHORT = 16
 """Columns that are known to have no more elements are folded as they are. Chosen, not measured."""
 NARROW = 4
@@ -41,8 +45,9 @@ NARROW = 4
 class Columns:
     """Replaces folds in a system."""
 
-    def __init__(self, system: System, short: int = SHORT):
-        self.system, self.lin, self.short = system, system.lin, short
+    def __init__(self, system: System, short: int = SHORT, *, ordered: bool = False):
+        self.system, self.lin, self.short, self.ordered = system, system.lin, short, ordered
+        self._rings = Rings(system)
 
     def replace(self) -> bool:
         """Change the system; whether there was such a fold."""
@@ -73,12 +78,27 @@ class Columns:
             return t
         for f in self._eq.fields:
             if self._gain(p, d, f) > 0 and not self._few(cons, f, NARROW):
-                others = tuple(x for x in self._eq.fields if x != f)
                 self._count += 1
-                run = Run(f"{self._eq.name}{DOWN}{self._count}", (*others, d, f))
-                found = run_along(self.system, run, t, p, self._eq.fields, cons)
+                found = run_along(self.system, self._run(p, d, f), t, p, self._eq.fields, cons)
                 return t if found is None else replace(t, parts=(found,))
         return t
+
+    def _run(self, p: Part, d: str, f: str) -> Run:
+        """How a fold runs along an iterator and takes rows along a field."""
+        others = tuple(x for x in self._eq.fields if x != f)
+        signs = {self._made(g, d, others) for g in _reads(p.body)} - {0}
+        if not signs:
+            return Run(f"{self._eq.name}{DOWN}{self._count}", (*others, d, f))
+        sign = -1 if -1 in signs and not self.ordered else 1
+        return Run(f"{self._eq.name}{OVER}{self._count}", (d, *others, f), sign=sign)
+
+    def _made(self, g: Get, d: str, others: Collection[str]) -> int:
+        """Whether a loop upwards (1) or downwards (-1) along the iterator makes an array of which each step is read for all
+        others."""
+        if g.array not in self.system.equations or any(e.names & set(others) for e in g.index):
+            return 0
+        at = next((i for i, e in enumerate(g.index) if _steps(e, d)), None)
+        return 0 if at is None else self._rings.sign(g.array, at)
 
     def _gain(self, p: Part, d: str, f: str) -> int:
         """How many more arrays are read in neighbouring places along a field than along the iterator."""
@@ -110,6 +130,8 @@ def _steps(e: IndexExpr, name: str) -> bool:
 def kept_whole(p: LoopProgram) -> bool:
     """Whether some running fold keeps more than two of its steps in memory: its loops are not nested as they should be."""
     columns: list[tuple[Equation, int]] = [
-        (eq, len(eq.fields) - 2) for n, eq in p.system.equations.items() if DOWN in n and not n.endswith(".all")
+        (eq, 0 if OVER in n else len(eq.fields) - 2)
+        for n, eq in p.system.equations.items()
+        if (DOWN in n or OVER in n) and not n.endswith(".all")
     ]
     return any(x.at == at and x.modulus is None for eq, at in columns for x in p.kept[eq.name].axes)

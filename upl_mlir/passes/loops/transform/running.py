@@ -45,13 +45,49 @@ class _Sum:
     reads: tuple[Get, ...]
 
 
+class Rings:
+    """Arrays that depend on each other in a circle, and the ways along which loops make them."""
+
+    def __init__(self, system: System):
+        self.system = system
+        self._of: dict[str, frozenset[str]] = {}  # the arrays of a circle, by each of them
+
+    def sign(self, array: str, at: int) -> int:
+        """1 if elements of an array are made of those with a smaller index at a place, -1 of those with a larger one, as the
+        states of an adjoint are; 0 if neither, or both."""
+        if array not in self._of:
+            ring = next(c for c in components(list(self.system.equations), self._reads_of) if array in c)
+            self._of |= dict.fromkeys(ring, frozenset(ring))
+        ring, signs = self._of[array], set[int]()
+        at_of, todo = {array: at}, [array]
+        while todo:
+            eq = self.system.equations[todo.pop()]
+            field = eq.fields[at_of[eq.name]]
+            terms = [t for _, term in eq.pieces for t in inner_first(term, made_of)]
+            for g in (t for t in terms if isinstance(t, Get) and t.array in ring):
+                found = next(((i, e - IndexExpr.of(field)) for i, e in enumerate(g.index) if field in e.names), None)
+                if found is None or (step := self.system.lin.plain(found[1]).constant) is None:
+                    continue
+                if step:
+                    signs.add(-1 if step > 0 else 1)
+                if g.array not in at_of:
+                    at_of[g.array] = found[0]
+                    todo.append(g.array)
+        return signs.pop() if len(signs) == 1 else 0
+
+    def _reads_of(self, array: str) -> list[str]:
+        """The arrays that an equation reads."""
+        read = {a: None for _, term in self.system.equations[array].pieces for a in sorted(arrays_in(term))}
+        return [a for a in read if a in self.system.equations]
+
+
 class RunningSums:
     """Replaces sums in a system, those along columns that are not known to have at most `short` elements."""
 
     def __init__(self, system: System, short: int = SHORT):
         self.system, self.lin, self.short = system, system.lin, short
         self.wanted: set[str] = set()
-        self._rings: dict[str, frozenset[str]] = {}  # the arrays that depend on each other in a circle, by each of them
+        self._rings = Rings(system)
 
     def replace(self) -> None:
         """Change the system."""
@@ -145,36 +181,9 @@ class RunningSums:
         read = next(iter(self._reads(p, tuple(names), cons)), None)
         first = p.dims if read is None else tuple(_plain(e) or "" for e in read.index)
         self._count += 1
-        down = read is not None and self._made_down(read.array, first.index(p.dims[0]))
+        down = read is not None and self._rings.sign(read.array, first.index(p.dims[0])) < 0
         run = Run(f"{self._eq.name}.run{self._count}", first, planar=True, sign=-1 if down else 1)
         return run_along(self.system, run, fold, p, names, cons)
-
-    def _made_down(self, array: str, at: int) -> bool:
-        """Whether elements of an array are made of those with a larger index at a place, as the states of an adjoint are."""
-        if array not in self._rings:
-            ring = next(c for c in components(list(self.system.equations), self._reads_of) if array in c)
-            self._rings |= dict.fromkeys(ring, frozenset(ring))
-        ring, signs = self._rings[array], set[bool]()
-        at_of, todo = {array: at}, [array]
-        while todo:
-            eq = self.system.equations[todo.pop()]
-            field = eq.fields[at_of[eq.name]]
-            terms = [t for _, term in eq.pieces for t in inner_first(term, made_of)]
-            for g in (t for t in terms if isinstance(t, Get) and t.array in ring):
-                found = next(((i, e - IndexExpr.of(field)) for i, e in enumerate(g.index) if field in e.names), None)
-                if found is None or (step := self.lin.plain(found[1]).constant) is None:
-                    continue
-                if step:
-                    signs.add(step > 0)
-                if g.array not in at_of:
-                    at_of[g.array] = found[0]
-                    todo.append(g.array)
-        return signs == {True}
-
-    def _reads_of(self, array: str) -> list[str]:
-        """The arrays that an equation reads."""
-        read = {a: None for _, term in self.system.equations[array].pieces for a in sorted(arrays_in(term))}
-        return [a for a in read if a in self.system.equations]
 
 
 @dataclass(frozen=True)
