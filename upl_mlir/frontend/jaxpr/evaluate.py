@@ -84,8 +84,8 @@ def evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any
 def _content(eqn: Any, same: dict[Any, Any]) -> Any:
     """What an equation computes: equal for equations that compute the same; None for one with others inside.
 
-    `tanh(x)` in two places of a program is computed once, as XLA does it (value numbering: Cocke 1970).  Arrays of JAX do not
-    change.
+    `tanh(x)` in two places of a program is computed once, as XLA does it (value numbering: Cocke 1970).  JAX's arrays do
+    not change.
     """
     if _has_inner(eqn) or eqn.effects:
         return None

@@ -53,7 +53,11 @@ def by_arithmetic(a: Array, at: object, axis: int) -> Array | None:
     index = [IndexExpr.of(f"i{n}") for n in range(axis)]
     behind = [IndexExpr.of(f"i{n + at.ndim - 1}") for n in range(axis + 1, a.ndim)]
     shown = numbers(a).view((*a.shape[:axis], *at.shape, *a.shape[axis + 1 :]), (*index, chosen, *behind))
-    return computed(lambda v: v, shown, word="take")  # a copy, as in numpy
+    return computed(_itself, shown, word="take")  # a copy, as in numpy
+
+
+def _itself(e: Expr) -> Expr:
+    return e
 
 
 def _loops(o: Operand) -> dict[str, tuple[int, int]]:

@@ -93,7 +93,7 @@ def _extents(lin: Linear, d: str, body: Term, cons: Cons) -> tuple[int, int] | N
     if found is None or not all(isinstance(x, Get) for x in found) or d not in names_in(body):
         return None
     mine = [c for c in cons if d in c.e.names]
-    if any(c.e.names != {d} or c.eq for c in mine):
+    if any(c.e.names != frozenset((d,)) or c.eq for c in mine):
         return None
     lo, hi = lin.bounds(tuple(mine), IndexExpr.of(d))
     if lo != 0 or hi is None:
