@@ -184,3 +184,15 @@ def test_what_is_refused(f: Any, args: Any, told: str) -> None:
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.code == "UPL1936" and diagnostic.span is not None
     assert Path(diagnostic.span.file).name == "test_from_jax.py"
+
+
+def test_equal_computations_are_made_once() -> None:
+    """Three times the same function of the same array, as XLA sees it; a cheap one may be made again."""
+
+    def f(x: Any) -> Any:
+        return jnp.sum(jnp.tanh(x * 2) * (jnp.roll(jnp.tanh(x * 2), 1) + jnp.tanh(2 * x)))
+
+    x = np.linspace(-1.0, 1.0, 9)
+    traced = upl.from_jax(f)
+    assert abs(float(traced(x)) - float(f(jnp.asarray(x)))) < 1e-14
+    assert str(traced.program(x)).count("tanh(") == 2  # `2 * x` is another equation than `x * 2`

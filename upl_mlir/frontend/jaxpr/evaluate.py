@@ -25,6 +25,12 @@ _LIBRARIES = tuple(str(Path(str(module.__file__)).parent) for module in (jax, np
 _HERE = str(Path(__file__).parents[2])
 RULES: dict[str, Callable[..., Any]] = {}
 """What primitives mean, by their names: `rules.py` fills it."""
+COSTLY = frozenset((
+    "exp", "exp2", "log", "log1p", "expm1", "tanh", "logistic", "sin", "cos", "tan", "sinh", "cosh", "asin", "acos", "atan",
+    "atan2", "sqrt", "rsqrt", "cbrt", "pow", "erf", "erfc", "div", "dot_general", "conv_general_dilated", "reduce_sum",
+    "reduce_max", "reduce_min", "reduce_prod", "cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp", "sort",
+))  # fmt: skip
+"""Primitives that are computed once where they are computed twice.  Others cost less than a look at what was kept."""
 _inline: ContextVar[bool] = ContextVar("inline", default=False)
 
 
@@ -62,9 +68,10 @@ def evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any
         if (key := _content(eqn, same)) is not None:
             before = first.setdefault(key, eqn.outvars)
             if before is not eqn.outvars:
-                for v, w in zip(eqn.outvars, before, strict=True):
-                    env[v], same[v] = env[w], w
-                continue
+                same.update(zip(eqn.outvars, before, strict=True))
+                if eqn.primitive.name in COSTLY:
+                    env.update((v, env[w]) for v, w in zip(eqn.outvars, before, strict=True))
+                    continue
         given = [read(v) for v in eqn.invars]
         name = eqn.primitive.name
         with placed(_place(eqn)):
@@ -84,8 +91,8 @@ def evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any
 def _content(eqn: Any, same: dict[Any, Any]) -> Any:
     """What an equation computes: equal for equations that compute the same; None for one with others inside.
 
-    `tanh(x)` in two places of a program is computed once, as XLA does it (value numbering: Cocke 1970).  JAX's arrays do
-    not change.
+    A costly `tanh(x)` in two places of a program is computed once, as XLA does it (value numbering: Cocke 1970).  JAX's
+    arrays do not change.
     """
     if _has_inner(eqn) or eqn.effects:
         return None
