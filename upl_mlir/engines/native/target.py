@@ -27,6 +27,11 @@ class Machine:
     registers: int
 
     @property
+    def fuses(self) -> bool:
+        """Whether there is an instruction for a product and a sum, rounded once."""
+        return "+fma" in self.features.split(",") or self.triple.startswith("aarch64")
+
+    @property
     def key(self) -> str:
         """All that code depends on besides the program."""
         version = ".".join(map(str, llvm.llvm_version_info))

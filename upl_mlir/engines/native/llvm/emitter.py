@@ -26,6 +26,8 @@ class Library:
     registers: int
     ordered: bool = False
     """Elementary functions are libm's, as the interpreter's are."""
+    fuses: bool = False
+    """The machine has an instruction for a product and a sum, rounded once."""
     shared: list[tuple[str, TileFormat]] = field(default_factory=list[tuple[str, TileFormat]])
     """The functions of `library.py` that the module calls."""
     functions: dict[str, str] = field(default_factory=dict[str, str])
@@ -114,6 +116,11 @@ class Emitter(Walk[str, View]):
     def ordered(self) -> bool:
         """As in `Library`."""
         return self.library.ordered
+
+    @property
+    def fuses(self) -> bool:
+        """As in `Library`."""
+        return self.library.fuses
 
     def function(self, name: str, type_: str) -> str:
         """As `Library.math`."""

@@ -37,7 +37,7 @@ def emit_module(module: ModuleOp, machine: Machine, threads: int) -> EmittedModu
     function = function_of(module)
     gather = function.attributes.get("upl.gather")
     ordered = isinstance(gather, StringAttr) and gather.data == "ordered"
-    library = Library(threads, machine.vector_bytes, machine.registers, ordered)
+    library = Library(threads, machine.vector_bytes, machine.registers, ordered, machine.fuses)
     for op in module.ops:
         if isinstance(op, memref.GlobalOp):
             _table(library, op)

@@ -16,6 +16,7 @@ from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, FloatAttr, IndexType
 from xdsl.ir import Operation, SSAValue
 
 from upl_mlir.diagnostics import error
+from upl_mlir.engines.native.llvm import quotients
 from upl_mlir.engines.native.llvm.lanes import FORMATS, Lanes
 from upl_mlir.engines.native.llvm.text import Code, float_text, is_number, llvm_type
 from upl_mlir.ops import FUNCTIONS
@@ -29,6 +30,11 @@ class Scope(Protocol):
     @property
     def ordered(self) -> bool:
         """Whether functions are to be the interpreter's, bit for bit."""
+        ...
+
+    @property
+    def fuses(self) -> bool:
+        """Whether the machine rounds a product and a sum once."""
         ...
 
     def text(self, value: SSAValue) -> str:
@@ -267,6 +273,16 @@ def constant_value(value: SSAValue) -> float | None:
             return None
 
 
+def _quotient(s: Scope, op: arith.DivfOp) -> str:
+    """By a literal a product, unless bits are to be the interpreter's."""
+    c = constant_value(op.rhs)
+    if c is not None and s.fuses and not s.ordered:
+        found = quotients.by_literal(Lanes(FORMATS[llvm_type(op.result.type)], 1, s.code), s.text(op.lhs), c)
+        if found is not None:
+            return found
+    return _real("fdiv")(s, op)
+
+
 def _rsqrt(s: Scope, op: math.RsqrtOp) -> str:
     t = llvm_type(op.result.type)
     root = _intrinsic("sqrt")(s, op)
@@ -283,7 +299,7 @@ ROWS: dict[type[Operation], Row] = {
     arith.ConstantOp: _constant,
     # reals; some functions have an instruction
     **{f.op: _called(f.name) for f in FUNCTIONS},
-    arith.AddfOp: _real("fadd"), arith.SubfOp: _real("fsub"), arith.MulfOp: _real("fmul"), arith.DivfOp: _real("fdiv"),
+    arith.AddfOp: _real("fadd"), arith.SubfOp: _real("fsub"), arith.MulfOp: _real("fmul"), arith.DivfOp: _quotient,
     arith.NegfOp: _real("fneg"),
     arith.MinimumfOp: _intrinsic("minimum"), arith.MaximumfOp: _intrinsic("maximum"),
     arith.MinnumfOp: _intrinsic("minimumnum"), arith.MaxnumfOp: _intrinsic("maximumnum"),

@@ -20,7 +20,7 @@ from xdsl.dialects.builtin import FloatAttr, i1
 from xdsl.ir import Operation, SSAValue
 
 from upl_mlir.dialects.upl import SigmoidOp
-from upl_mlir.engines.native.llvm import roots, vector_math
+from upl_mlir.engines.native.llvm import quotients, roots, vector_math
 from upl_mlir.engines.native.llvm.emitter import Emitter
 from upl_mlir.engines.native.llvm.lanes import F64, Lanes
 from upl_mlir.engines.native.llvm.scalar_ops import POWERS, REAL_TESTS, constant_value, flags, power
@@ -51,6 +51,12 @@ def _product(b: Lanes, op: Operation, args: Sequence[str]) -> str:
     return _real("fmul")(b, op, args)
 
 
+def _quotient(b: Lanes, op: Operation, args: Sequence[str]) -> str:
+    c = constant_value(op.operands[1])
+    found = None if c is None else quotients.by_literal(b, args[0], c)
+    return _real("fdiv")(b, op, args) if found is None else found
+
+
 def _intrinsic(name: str) -> LaneRow:
     def row(b: Lanes, op: Operation, args: Sequence[str]) -> str:
         given = ", ".join(f"{b.type} {a}" for a in args)
@@ -69,7 +75,7 @@ def _compare(b: Lanes, op: Operation, args: Sequence[str]) -> str:
 
 
 LANE_ROWS: dict[type[Operation], LaneRow] = {
-    arith.AddfOp: _real("fadd"), arith.SubfOp: _real("fsub"), arith.MulfOp: _product, arith.DivfOp: _real("fdiv"),
+    arith.AddfOp: _real("fadd"), arith.SubfOp: _real("fsub"), arith.MulfOp: _product, arith.DivfOp: _quotient,
     arith.NegfOp: _real("fneg"), math.SqrtOp: _intrinsic("sqrt"), math.AbsFOp: _intrinsic("fabs"),
     arith.MinimumfOp: _intrinsic("minimum"), arith.MaximumfOp: _intrinsic("maximum"),
     arith.MinnumfOp: _intrinsic("minimumnum"), arith.MaxnumfOp: _intrinsic("maximumnum"),
