@@ -38,17 +38,20 @@ from upl_mlir.passes.analysis.relations import ProgramSets, because
 from upl_mlir.passes.build import unused
 from upl_mlir.passes.loops.emit.bodies import Bodies
 from upl_mlir.passes.loops.graph import WORTH, Graph
+from upl_mlir.passes.loops.iterators import common, determined, few, here, hull, thin_piece
 from upl_mlir.passes.loops.known import truth
 from upl_mlir.passes.loops.places import place_of
 from upl_mlir.passes.loops.pull import Inverse, PulledArrow, disjoint, invert, subtract, union
 from upl_mlir.passes.loops.system import Equation, System
 from upl_mlir.passes.loops.terms import Choice, Convert, Fold, Get, IndexValue, Number, Part, Term, alike
-from upl_mlir.poly.expr import TRUE, Formula, IndexExpr, Var, extremum
+from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
 from upl_mlir.poly.linear import Con, Cons, Linear
-from upl_mlir.poly.operators import Extremum
 
 MAX_PIECES = 16
 """Into so many pieces a domain is cut; conditions left then are tested inside. Chosen, not measured."""
+MAX_FOR_FEW = 6
+"""Beyond so many pieces a domain is not cut any more for folds of few summands. More pieces are no faster in the gradient of
+`examples/jacobi2d.upl`, and take LLVM half as long again."""
 
 Env = Mapping[str, IndexExpr]
 
@@ -86,7 +89,8 @@ class Builder:
         self._define: dict[str, tuple[str, object]] = {}
         # of the piece that is being built
         self.fields: frozenset[str] = frozenset()
-        self.undecided: dict[Cons, None] = {}
+        self.undecided: dict[Cons, bool] = {}
+        """The conditions that are open. If False, one is only asked by summands of a fold of few."""
         self.borders: dict[Con, None] = {}
         """Where a truth changes along the iterators of the folds that are being built."""
         self._memo: dict[object, Term] = {}
@@ -159,7 +163,8 @@ class Builder:
             if self._exists(at):
                 raise self._no_token(e.what, e.op) from None
             return
-        conditions = list(self.undecided)
+        thin = self.split and (len(eq.pieces) >= MAX_FOR_FEW or thin_piece(self.lin, at, eq.fields))
+        conditions = [c for c, always in self.undecided.items() if always or not thin]
         if not conditions or len(eq.pieces) >= self.most:
             eq.pieces.append((at, term))
             return
@@ -244,9 +249,9 @@ class Builder:
         for a in self.graph.into.get((op.symbol, port.name), ()):
             for inverse in self.inverses(a):
                 for case in inverse.cases:
-                    here = self._here(case, env)
-                    if self.lin.feasible((*at, *here)):
-                        found.append((here, inverse))
+                    own = here(self.lin, case, env)
+                    if self.lin.feasible((*at, *own)):
+                        found.append((own, inverse))
         if len(found) == 1:  # every instance gets a token: no need to ask
             return self._sent(found[0][1], {}, env, kind, at)
         before = dict(self.undecided)
@@ -264,14 +269,10 @@ class Builder:
         self.undecided |= inside
         return Choice(kind, tuple(zip(open_, sent, strict=True)))
 
-    def _here(self, cons: Cons, env: Env) -> Cons:
-        values = dict(env)
-        return self.lin.tidy(c.substitute(values) for c in cons)
-
-    def _leave_open(self, cond: Cons) -> None:
-        """Note a condition by which the equation's domain may be cut."""
+    def _leave_open(self, cond: Cons, *, always: bool = True) -> None:
+        """Note a condition by which the equation's domain may be cut; unless `always`, only where that makes long loops."""
         if cond and all(c.e.names <= self.fields | set(self.lin.ctx.params) for c in cond):
-            self.undecided[cond] = None
+            self.undecided[cond] = always or self.undecided.get(cond, False)
 
     def _no_token(self, what: str, op: Endpoint) -> Exception:
         sets = self._exact_sets()
@@ -363,25 +364,34 @@ class Builder:
             free[u] = IndexExpr.of(self._iterator(u.removesuffix("'")))
         dims = tuple(e.name or "" for e in free.values())
         names = {**env, **free}
-        cases = [case for c in inverse.cases if self.lin.feasible((*at, *(case := self._here(c, names))))]
+        cases = [case for c in inverse.cases if self.lin.feasible((*at, *(case := here(self.lin, c, names))))]
         if not cases:
             return []
-        if dims and len(cases) > 1 and self.ordered:  # one loop over all cases keeps the order
-            common = self._hull(cases, dims, at)
-            inside = (*at, *common)
-            return [Part(dims, common, self._sent(inverse, free, env, kind, inside), tuple(cases))]
+        together = tuple(cases) if dims and len(cases) > 1 and self.ordered else ()  # one loop keeps the order
+        if together:
+            shared = common(self.lin, cases, at)
+            written_out = self.split and few(self.lin, dims, shared) is not None
+            cases = [shared if written_out else hull(self.lin, cases, dims, at, self.fields)]
         out: list[Part] = []
         spare = 0 if self.ordered else self.most  # parts would put the summands in another order
-        cases = [*reversed(cases)]
-        while cases:
-            whole = cases.pop()
-            left, case, fixed = self._determined(dims, whole)
-            over = tuple(c for c in case if c.e.names & set(left))
-            guard = tuple(c for c in case if not c.e.names & set(left) and not self.lin.implies(at, c))
-            here = {u: e.substitute(fixed) for u, e in free.items()}
+        todo = [(c, False) for c in reversed(cases)]
+        while todo:
+            whole, one_of_few = todo.pop()
+            left, case, fixed = determined(self.lin, dims, whole)
+            if self.split and left and (values := few(self.lin, left, case)) is not None:
+                x = IndexExpr.of(left[0])
+                points = ((*whole, Con(x - e, True)) for e in reversed(values))
+                todo += [(c, True) for c in points if self.lin.feasible((*at, *c))]
+                continue
+            guarded = self._guarded(left, case, [here(self.lin, t, fixed) for t in together], at)
+            if guarded is None:
+                continue
+            over, case, guards = guarded
+            own = {u: e.substitute(fixed) for u, e in free.items()}
             outside, self.borders, before = self.borders, {}, dict(self.undecided)
-            self._leave_open(guard)
-            body = self._sent_if_any(inverse, here, env, kind, (*at, *case))
+            for guard in guards:
+                self._leave_open(guard, always=not one_of_few)
+            body = self._sent_if_any(inverse, own, env, kind, (*at, *case))
             border = next((c for c in self.borders if c.e.names & set(left)), None)
             self.borders = outside | {c: None for c in self.borders if not c.e.names & set(dims)}
             if body is None:
@@ -389,47 +399,32 @@ class Builder:
             if border is not None and spare > 0:
                 self.undecided, spare = before, spare - 1
                 apart = [(*case, n) for n in border.negated()]
-                cases += [c for c in (*reversed(apart), (*case, border)) if self.lin.feasible((*at, *c))]
+                todo += [(c, False) for c in (*reversed(apart), (*case, border)) if self.lin.feasible((*at, *c))]
                 continue
-            out.append(Part(left, over, body, (guard,) if guard else ()))
+            out.append(Part(left, over, body, guards))
         return out
+
+    def _guarded(
+        self, left: tuple[str, ...], case: Cons, together: Sequence[Cons], at: Cons
+    ) -> tuple[Cons, Cons, tuple[Cons, ...]] | None:
+        """What bounds the iterators that are `left`, all that holds of a summand, and of what one has to hold beside it;
+        None for no summand.  Of the cases that come `together` one holds, if there are any."""
+        found = [c for c in together if self.lin.feasible((*at, *case, *c))]
+        if together and not found:
+            return None
+        rest = [tuple(c for c in t if not self.lin.implies((*at, *case), c)) for t in found]
+        if len(found) == 1:
+            case, rest = self.lin.tidy((*case, *rest[0])), []
+        over = tuple(c for c in case if c.e.names & set(left))
+        guard = tuple(c for c in case if not c.e.names & set(left) and not self.lin.implies(at, c))
+        if not rest or not all(rest):
+            return over, case, (guard,) if guard else ()
+        return (case, case, tuple(rest)) if left else ((), case, tuple((*guard, *r) for r in rest))
 
     def _iterator(self, name: str) -> str:
         """A name like the given one that nothing else has, no other fold's iterator either."""
         self._fresh += 1
         return unused(f"{name}_{self._fresh}", self._taken)
-
-    def _determined(self, dims: tuple[str, ...], case: Cons) -> tuple[tuple[str, ...], Cons, dict[str, IndexExpr]]:
-        """Iterators that an equality gives by earlier ones are none: the others, the constraints, and their values."""
-        fixed: dict[str, IndexExpr] = {}
-        for c in case:
-            e = self.lin.plain(c.e.substitute(fixed))
-            found = [(m[0].name, k) for m, k in e.terms if len(m) == 1 and isinstance(m[0], Var) and m[0].name in dims]
-            if not c.eq or not found:
-                continue
-            name, k = max(found, key=lambda f: dims.index(f[0]))
-            value = (e - IndexExpr.of(name) * k) * -k
-            if abs(k) == 1 and name not in value.names:
-                fixed = {f: v.substitute({name: value}) for f, v in fixed.items()} | {name: value}
-        if not fixed:
-            return dims, case, fixed
-        return tuple(d for d in dims if d not in fixed), self._here(case, fixed), fixed
-
-    def _hull(self, cases: Sequence[Cons], dims: Sequence[str], at: Cons) -> Cons:
-        """Constraints that all cases satisfy, with bounds for every iterator."""
-        every = dict.fromkeys(c for case in cases for c in case)
-        out = [c for c in every if all(self.lin.implies((*at, *case), c) for case in cases)]
-        for d in dims:
-            lows: list[IndexExpr] = []
-            highs: list[IndexExpr] = []
-            for case in cases:
-                projected = self.lin.project((*at, *case), [o for o in dims if o != d])
-                low, high = self.lin.limits(projected, d, self.fields)
-                lows.append(extremum(Extremum.MAX, low))
-                highs.append(extremum(Extremum.MIN, high))
-            x = IndexExpr.of(d)
-            out += [Con(x - extremum(Extremum.MIN, lows)), Con(extremum(Extremum.MAX, highs) - x)]
-        return self.lin.minimal(out, at)
 
     def holds(self, condition: Term, at: Cons) -> bool | None:
         """Whether a condition of a body holds throughout `at`; what decides it is noted as a border."""
@@ -437,7 +432,7 @@ class Builder:
 
     def _border(self, con: Con) -> None:
         if con.e.names <= self.fields | set(self.lin.ctx.params):
-            self.undecided[(con,)] = None
+            self.undecided[(con,)] = True
         else:
             self.borders[con] = None
 
