@@ -157,6 +157,8 @@ class Graph:
             closing = {p for p in component if len(self.into.get(p, ())) > 1 or self._gathers(p)}
             searched = {p for p in closing if not (self._gathers(p) and self._read_at_once(p))}
             self.stored_ports |= searched if self._cut(component, searched) else closing
+            if again:
+                self._hand_on(component)
         order: list[Port] = []
         seen: set[Port] = set()
         for op in self.ends.values():
@@ -175,6 +177,25 @@ class Graph:
             depth[p] = 1 + max((depth.get(q, 0) for q in inner if q not in self.stored_ports), default=0)
             if depth[p] % DEEPEST == 0 and not isinstance(self.ends[p[0]], OutputOp):
                 self.stored_ports.add(p)
+
+    def _hand_on(self, component: Sequence[Port]) -> None:
+        """Of the inputs that close a cycle, those that are evaluated once for one that stays need no array of their own.
+
+        Of two neighbours one stays: the conditions of a chain of them would multiply.
+        """
+        gone: set[Port] = set()
+        for p in component:
+            if p not in self.stored_ports or self._gathers(p) or KEPT in self.ends[p[0]].attributes:
+                continue
+            if not gone.isdisjoint(self.sources(p)) or any(p in self.sources(q) for q in gone):
+                continue
+            before, self.stored_ports = self.stored_ports, self.stored_ports - {p}
+            self._evals.clear()
+            if self.evals(p) == 1 and self._cut(component, self.stored_ports):
+                gone.add(p)
+            else:
+                self.stored_ports = before
+        self._evals.clear()
 
     def _added_to(self, p: Port) -> bool:
         """Whether data choose the elements of a gather."""

@@ -80,10 +80,12 @@ class Scheduler:
             if inner:
                 group.along = self._cycle(comp, inner, places, context)
             self._place(groups, group, before, places, context)
-        whole: list[Group] = []
-        for group in groups:  # what was begun apart may have grown together
-            self._place(whole, group, before, places, context)
-        groups = readers_first(whole, before)
+        apart = len(groups) + 1
+        while len(groups) < apart:  # what was begun apart may have grown together
+            apart, begun, groups = len(groups), groups, []
+            for group in begun:
+                self._place(groups, group, before, places, context)
+        groups = readers_first(groups, before)
         return [t for g in groups for t in self._emit(g, places, context)]
 
     def _place(
@@ -296,13 +298,14 @@ class Scheduler:
         self, g: Group, new: Group, between: list[Edge], places: dict[Statement, _Place], context: Cons
     ) -> bool:
         """Put a group into the loop of an earlier one if every dependence allows it and both run over the same values."""
-        if not between and not self._share(g, new):
+        shared = bool(between) or self._share(g, new)
+        if not shared and {s.array for s in g.members}.isdisjoint(s.array for s in new.members):
             return False
         if any(self._whole(s, places[s], context) for s in (*g.members, *new.members)):
             return False  # a loop round a contraction would cut it into smaller ones
         for along in self._common(g, new, between, places):
             both = self._fitting(g, new, along, between, places, context)
-            if both is not None:
+            if both is not None and (shared or self._as_they_lie(both, places)):
                 g.members += new.members
                 g.members.sort(key=lambda s: s.at)
                 g.along = both
@@ -320,6 +323,11 @@ class Scheduler:
             terms = () if found is None else found.terms
             self._inside[key] = found is not None and (all(map(of_matrices, terms)) or any(map(down_columns, terms)))
         return self._inside[key]
+
+    def _as_they_lie(self, along: dict[Statement, Along], places: dict[Statement, _Place]) -> bool:
+        """Whether a loop goes along the outermost field of an array, of all of whose parts it writes the same elements."""
+        first = {next((f for f in s.fields if f not in places[s].env), None) for s in along}
+        return len(set(along.values())) == 1 and first == {a.field for a in along.values()}
 
     def _share(self, g: Group, new: Group) -> bool:
         """Whether two groups read the same arrays."""
