@@ -46,6 +46,11 @@ DEEPEST = 32
 """Through so many nodes a value is computed where it is used, if each of them uses it once. Chosen: it bounds the
 length of a statement."""
 
+GRID = 3
+"""Fields of an array that is large: steps, rows, and what lies in a row. Chosen, not measured."""
+HANDED_ON = 4
+"""Of so many inputs at most that depend on each other in circles arrays are saved: their conditions multiply. Chosen."""
+
 _FREE = (arith.ConstantOp, RefOp, LetOp, arith.SIToFPOp, arith.UIToFPOp, arith.ExtUIOp, arith.ExtFOp, arith.TruncFOp)
 _SLOW = (arith.DivfOp, math.SqrtOp, arith.FloorDivSIOp, arith.CeilDivSIOp, arith.DivSIOp, arith.RemSIOp)
 _FUNCTIONS = (math.PowFOp, *BY_OP)
@@ -181,18 +186,17 @@ class Graph:
     def _hand_on(self, component: Sequence[Port]) -> None:
         """Of the inputs that close a cycle, those that are evaluated once for one that stays need no array of their own.
 
-        Of two neighbours one stays: the conditions of a chain of them would multiply.
+        So it is with grids.  The rows of a smaller array are still in the first cache when they are copied.
         """
-        gone: set[Port] = set()
+        gone = 0
         for p in component:
-            if p not in self.stored_ports or self._gathers(p) or KEPT in self.ends[p[0]].attributes:
-                continue
-            if not gone.isdisjoint(self.sources(p)) or any(p in self.sources(q) for q in gone):
+            kept = self._gathers(p) or KEPT in self.ends[p[0]].attributes or len(self.ends[p[0]].fields) < GRID
+            if p not in self.stored_ports or kept or gone == HANDED_ON:
                 continue
             before, self.stored_ports = self.stored_ports, self.stored_ports - {p}
             self._evals.clear()
             if self.evals(p) == 1 and self._cut(component, self.stored_ports):
-                gone.add(p)
+                gone += 1
             else:
                 self.stored_ports = before
         self._evals.clear()
