@@ -9,7 +9,7 @@ import pytest
 
 from upl_mlir.engines.native.backend import Kernel, compile_module
 from upl_mlir.engines.native.llvm.lanes import F32, F64
-from upl_mlir.engines.native.llvm.quotients import inverse
+from upl_mlir.engines.native.llvm.scalar_ops import inverse
 from upl_mlir.engines.native.target import host
 
 pytestmark = pytest.mark.skipif(not host().fuses, reason="only machines that fuse a product and a sum have it")

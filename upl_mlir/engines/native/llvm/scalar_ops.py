@@ -9,15 +9,16 @@ status.
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any, Protocol, cast
 
+import numpy as np
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, FloatAttr, IndexType, IntegerAttr, i1
 from xdsl.ir import Operation, SSAValue
 
 from upl_mlir.diagnostics import error
-from upl_mlir.engines.native.llvm import quotients
-from upl_mlir.engines.native.llvm.lanes import FORMATS, Lanes
+from upl_mlir.engines.native.llvm.lanes import FORMATS, Format, Lanes
 from upl_mlir.engines.native.llvm.text import Code, float_text, is_number, llvm_type
 from upl_mlir.ops import FUNCTIONS
 
@@ -273,11 +274,44 @@ def constant_value(value: SSAValue) -> float | None:
             return None
 
 
+EXTREME = {"f64": 900, "f32": 90}
+"""Literals beyond 2 to this power, or below its inverse, are divided by: what an inverse lacks may be no normal number."""
+
+
+def inverse(f: Format, c: float) -> tuple[float, float] | None:
+    """The inverse of a literal as a sum of two numbers, the second being what the first lacks.
+
+    None where that is nothing, or no normal number.  The first one is rounded towards 0: both have one sign, so that
+    infinities and zeros do as in a division.
+    """
+    real: Any = np.float64 if f.suffix == "f64" else np.float32
+    with np.errstate(over="ignore"):
+        c = float(real(c))
+    if not 2.0 ** -EXTREME[f.suffix] <= abs(c) <= 2.0 ** EXTREME[f.suffix]:
+        return None
+    exact = 1 / Fraction(c)
+    high = real(float(exact))
+    if abs(Fraction(float(high))) > abs(exact):
+        high = np.nextafter(high, real(0))
+    low = real(float(exact - Fraction(float(high))))
+    return None if low == 0 else (float(high), float(low))
+
+
+def quotient(b: Lanes, x: str, c: float) -> str | None:
+    """x / c as x * high + x * low by the parts of the inverse, rounded once; None for a literal that has no such inverse.
+
+    In vectors that takes an eighth of the time.  The error is below 0.51 ulp, and none where the exact quotient is a normal
+    number of the type (21.0 / 3 is 7); below the normal numbers it is 1 ulp.
+    """
+    parts = inverse(b.format, c)
+    return None if parts is None else b.fma(x, parts[0], b.mul(x, parts[1]))
+
+
 def _quotient(s: Scope, op: arith.DivfOp) -> str:
     """By a literal a product, unless bits are to be the interpreter's."""
     c = constant_value(op.rhs)
     if c is not None and s.fuses and not s.ordered:
-        found = quotients.by_literal(Lanes(FORMATS[llvm_type(op.result.type)], 1, s.code), s.text(op.lhs), c)
+        found = quotient(Lanes(FORMATS[llvm_type(op.result.type)], 1, s.code), s.text(op.lhs), c)
         if found is not None:
             return found
     return _real("fdiv")(s, op)

@@ -20,10 +20,10 @@ from xdsl.dialects.builtin import FloatAttr, i1
 from xdsl.ir import Operation, SSAValue
 
 from upl_mlir.dialects.upl import SigmoidOp
-from upl_mlir.engines.native.llvm import quotients, roots, vector_math
+from upl_mlir.engines.native.llvm import roots, vector_math
 from upl_mlir.engines.native.llvm.emitter import Emitter
 from upl_mlir.engines.native.llvm.lanes import F64, Lanes
-from upl_mlir.engines.native.llvm.scalar_ops import POWERS, REAL_TESTS, constant_value, flags, power
+from upl_mlir.engines.native.llvm.scalar_ops import POWERS, REAL_TESTS, constant_value, flags, power, quotient
 from upl_mlir.engines.native.llvm.text import is_number
 from upl_mlir.engines.native.llvm.vector_plan import SUMMED, Loop, Sum, VectorPlan, planned
 from upl_mlir.engines.native.products import tiles
@@ -53,7 +53,7 @@ def _product(b: Lanes, op: Operation, args: Sequence[str]) -> str:
 
 def _quotient(b: Lanes, op: Operation, args: Sequence[str]) -> str:
     c = constant_value(op.operands[1])
-    found = None if c is None else quotients.by_literal(b, args[0], c)
+    found = None if c is None else quotient(b, args[0], c)
     return _real("fdiv")(b, op, args) if found is None else found
 
 
