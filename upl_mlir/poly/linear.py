@@ -54,6 +54,7 @@ class Linear:
         self._near: dict[tuple[str, int | None, int | None], list[Row]] = {}  # facts, for the index between two numbers
         self._names: dict[str, frozenset[str]] = {}  # the names inside an opaque symbol
         self._feasible: dict[frozenset[Con], bool] = {}
+        self._formulas: dict[Formula, list[Cons]] = {}
         self._plain: dict[IndexExpr, IndexExpr] = {}
         self._inner: dict[IndexExpr, frozenset[str]] = {}
         self.params: Cons = ()
@@ -75,7 +76,10 @@ class Linear:
 
     def cases(self, f: Formula) -> list[Cons]:
         """The formula as a list of conjunctions, one of which holds where it does; they may overlap."""
-        return [self.tidy(c) for c in self._cases(f, positive=True)]
+        found = self._formulas.get(f)
+        if found is None:
+            found = self._formulas[f] = [self.tidy(c) for c in self._cases(f, positive=True)]
+        return [*found]
 
     def tidy(self, cons: Iterable[Con]) -> Cons:
         """Without repetitions and without what is true of numbers; a false constraint stays."""

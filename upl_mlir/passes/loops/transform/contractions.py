@@ -182,7 +182,7 @@ class Finder:
         """The contraction with loops over the fields `around`."""
         inner = [f for f in left if f not in around]
         ranges = self._ranges(cons, [*around, *inner], set(left), context, outer=around)
-        if ranges is None:
+        if ranges is None or all(self._few_points(ranges, p) for p in fold.parts):
             return None
         terms: list[Term] = []
         for p in fold.parts:
@@ -194,6 +194,21 @@ class Finder:
             return None
         n = len(around)
         return Contraction(fold, ranges[:n], ranges[n:], index, tuple(terms))
+
+    def _few_points(self, ranges: Sequence[Range], p: Part) -> bool:
+        """Whether bounds that are numbers tell that a product has few points: most small ones are left here."""
+        n = 1
+        for r in ranges:
+            lows, highs = ([c for e in bounds if (c := e.constant) is not None] for bounds in (r.lows, r.highs))
+            if not lows or not highs:
+                return False
+            n *= max(0, min(highs) - max(lows) + 1)
+        for d in p.dims:
+            lo, hi = self.lin.bounds(p.cons, IndexExpr.of(d))
+            if lo is None or hi is None:
+                return False
+            n *= max(0, hi - lo + 1)
+        return n <= FEW
 
     def _at(self, cons: Cons, values: Mapping[str, IndexExpr]) -> Cons:
         given = dict(values)
