@@ -116,7 +116,7 @@ WIDE_WAYS = {"gradients": 4, "results": 8, "machine": 20, "inside": 40}
 """One seed in so many of the campaign "wide"."""
 CAMPAIGNS = {
     "ranks": Campaign(0.05, lambda s, t: examine(s, ["ranks"], t, size=_size(s))),
-    "native": Campaign(0.22, lambda s, t: examine(s, ["native"], t, size=_few(s))),
+    "native": Campaign(0.17, lambda s, t: examine(s, ["native"], t, size=_few(s))),
     "machine": Campaign(0.08, lambda s, t: examine(s, ["machine"], t, size=(2, 2, 3, 2)[s % 4])),
     "circuit": Campaign(0.08, lambda s, t: examine(s, ["circuit"], t, size=(2, 3, 2, 2)[s % 4])),
     "rare": Campaign(0.03, lambda s, t: examine(s, ["rare"], t, size=(2, 2, 3, 2)[s % 4])),
