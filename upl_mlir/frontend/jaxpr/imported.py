@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -101,6 +102,20 @@ def _double(on: bool) -> Any:
     return enable_x64(on)
 
 
+_COMPILER = (
+    "api.fastest", "passes.autodiff.autodiff", "passes.autodiff.eliminate_dead_derivatives", "passes.lower_to_loops",
+    "passes.analysis.proved", "engines.native.engine", "engines.native.llvm.entry", "engines.native.products.contraction",
+)
+"""What most functions need at their first call."""
+
+
+@functools.cache
+def _load_compiler() -> None:
+    """Load the compiler with the first function, as `import jax` loads that of JAX: no first call waits for it."""
+    for name in _COMPILER:
+        import_module(f"upl_mlir.{name}")
+
+
 def from_jax(
     fun: Callable[..., Any], *, static_argnums: int | Sequence[int] = (), engine: str | None = None,
     inline_custom: bool = False,
@@ -118,4 +133,6 @@ def from_jax(
     if not callable(fun):
         raise fail("UPL1934", f"upl.from_jax: expected a function, found {type(fun).__name__}", help="pass the function")
     static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    if engine in (None, "native"):
+        _load_compiler()
     return Imported(fun, static, engine, inline=inline_custom)
