@@ -35,7 +35,7 @@ from upl_mlir.passes.loops.passes import (
 )
 from upl_mlir.passes.loops.program import Host, LoopProgram
 from upl_mlir.passes.loops.transform import columns, pushed
-from upl_mlir.passes.loops.tree import Leaf, leaves, subtrees
+from upl_mlir.passes.loops.tree import Leaf, Loop, leaves, subtrees
 from upl_mlir.passes.pipelines import SCHEDULE
 from upl_mlir.passes.predicate.drafts import COMPARED
 
@@ -60,6 +60,10 @@ def schedule(
     p = _transformed(program, real, gather, fixed or {}, left_out)
     if p.compared and (found := pushed.wanted(p.scheduled, _searched(p))):
         p = _transformed(program, real, gather, fixed or {}, left_out, found)
+    if threads == 1:  # then IR says all that there is
+        for t in subtrees(p.scheduled):
+            if isinstance(t, Loop):
+                t.lag = -1
     for array in _searched(p) if p.compared else ():
         what = f"data decide which elements of `{array}` there are, and no loop but a search finds them"
         raise error("UPL1821", what, p.places.get(array), help='use engine="native", which moves tokens then')
