@@ -113,6 +113,8 @@ def _without(cons: Cons, names: frozenset[str]) -> Cons:
 def _invariant(eq: Equation) -> frozenset[str]:
     """The fields of an array that only their own bounds ask for, the same in all pieces."""
     used = {n for _, term in eq.pieces for n in names_in(term)}
+    folds = (t for _, term in eq.pieces for t in inner_first(term, made_of) if isinstance(t, Fold))
+    used.update(n for t in folds if t.count is not None for n in t.count.names)
     cases = [*eq.domain, *(cons for cons, _ in eq.pieces)]
     for c in (c for cons in cases for c in cons):
         mine = c.e.names & set(eq.fields)

@@ -64,6 +64,8 @@ def _beside(system: System, eq: Equation) -> bool:
     ((cons, term),) = eq.pieces
     if not isinstance(term, Fold) or not is_sum_of_products(term) or term.count is not None:
         return False
+    if any(p.guards for p in term.parts):  # they say more of the field
+        return False
     for f in eq.fields:
         bodies = [p.body for p in term.parts]
         found = [_extents(system.lin, f, body, cons) for body in bodies]
