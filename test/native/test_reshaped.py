@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -74,3 +75,11 @@ def test_a_row_is_kept_once() -> None:
     kept = plan(program).arrays
     assert kept is not None
     assert max(len(a.axes) for a in kept.values()) <= 2
+
+
+def test_a_count_may_ask_for_a_field() -> None:
+    """The last batch of a training run is smaller, so its field is none that can be taken away."""
+    program = upl.load(Path(__file__).resolve().parents[2] / "examples" / "digits.upl")
+    of = next(iter(program.outputs))
+    gradient = upl.vjp(program, of=of, wrt=[n for n, v in program.inputs.items() if v.dtype.kind == "f"])
+    upl.compile(gradient, engine="native", gather="ordered", E=4, M=4)

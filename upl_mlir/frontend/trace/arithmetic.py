@@ -171,11 +171,10 @@ def _truth(e: Expr, ranges: Ranges) -> bool | None:
     apart = None if first is None or second is None else _between(first - second, ranges)
     if apart is None:
         return None
-    op = CmpOp(e.op)
-    if all(op.holds(x, 0) for x in (*apart, *((0,) if apart[0] <= 0 <= apart[1] else ()))):
-        return True
-    negated = op.negated
-    return False if all(negated.holds(x, 0) for x in (*apart, *((0,) if apart[0] <= 0 <= apart[1] else ()))) else None
+    # A comparison with 0 is the same between two numbers if it is at both, and at 0 if that is between them.
+    points = (*apart, *((0,) if apart[0] <= 0 <= apart[1] else ()))
+    found = {CmpOp(e.op).holds(x, 0) for x in points}
+    return found.pop() if len(found) == 1 else None
 
 
 def _constant(e: Expr, ranges: Ranges) -> int | None:
