@@ -140,7 +140,14 @@ class IndexExpr(Polynomial[Atom]):
                 out[m] = out.get(m, 0) + c
                 continue
             first, *others = m
-            term = _rewrite_atom(first, leaf)
+            if not others and isinstance(first, Var):  # most of what there is
+                value = leaf(first)
+                if value is None:
+                    out[m] = out.get(m, 0) + c
+                    continue
+                term = value
+            else:
+                term = _rewrite_atom(first, leaf)
             for atom in others:
                 term = term * _rewrite_atom(atom, leaf)
             for new, k in term.terms:
