@@ -26,7 +26,6 @@ from upl_mlir.dialects.upl.precision import resolve
 from upl_mlir.passes.loops.terms import (
     Apply,
     Fold,
-    Get,
     IndexValue,
     Number,
     Part,
@@ -34,9 +33,9 @@ from upl_mlir.passes.loops.terms import (
     alike,
     inner_first,
     made_of,
+    names_in,
     remade,
     under,
-    walk,
 )
 from upl_mlir.poly.expr import IndexExpr, Var
 
@@ -56,21 +55,6 @@ class Match:
     rest: IndexExpr
     value: Term
     total: Apply | None = None
-
-
-def names_in(t: Term) -> frozenset[str]:
-    """The names in the index expressions of a term."""
-    out: set[str] = set()
-    for x, cons in walk(t):
-        out |= {n for c in cons for n in c.e.names}
-        match x:
-            case Get(_, _, index):
-                out |= {n for e in index for n in e.names}
-            case IndexValue(e):
-                out |= e.names
-            case _:
-                pass
-    return frozenset(out)
 
 
 def taken(fold: Fold, part: Part, names: Collection[str]) -> tuple[Part, tuple[Match, ...]]:

@@ -146,6 +146,32 @@ def arguments(t: Term) -> tuple[Term, ...]:
             return ()
 
 
+def names_in(t: Term) -> frozenset[str]:
+    """The fields and iterators that a term depends on (not those of folds inside it)."""
+    return frozenset[str]().union(*map(_own_names, inner_first(t, arguments)))
+
+
+def _own_names(t: Term) -> frozenset[str]:
+    """The same without those of its arguments."""
+    match t:
+        case Number():
+            return frozenset()
+        case IndexValue(e):
+            return e.names
+        case Get(_, _, index):
+            return frozenset(n for e in index for n in e.names)
+        case Entry() | Convert() | Apply():
+            return frozenset()
+        case Fold(_, _, parts, count):
+            out = frozenset() if count is None else count.names
+            for p in parts:
+                inside = names_in(p.body).union(*(c.e.names for c in p.cons), *(c.e.names for g in p.guards for c in g))
+                out |= inside - frozenset(p.dims)
+            return out
+        case Choice(_, cases):
+            return frozenset[str]().union(*(names_in(v).union(*(c.e.names for c in cons)) for cons, v in cases))
+
+
 def alike(a: Term, b: Term) -> bool:
     """Whether two terms are made alike; such as have folds or choices are not taken for it."""
     ways = [inner_first(t, arguments) for t in (a, b)]

@@ -21,9 +21,9 @@ from upl_mlir.passes.loops.emit.folds import Single, share, singles
 from upl_mlir.passes.loops.emit.frame import Frame
 from upl_mlir.passes.loops.emit.generic import Writer
 from upl_mlir.passes.loops.emit.values import Values, identity, neutral
-from upl_mlir.passes.loops.matches import Match, names_in, taken
+from upl_mlir.passes.loops.matches import Match, taken
 from upl_mlir.passes.loops.statements import adds_to
-from upl_mlir.passes.loops.terms import inner_first, made_of
+from upl_mlir.passes.loops.terms import inner_first, made_of, names_in
 from upl_mlir.passes.loops.tree import Box, Leaf, Loop, Tree, leaves
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.linear import Con, Cons

@@ -26,8 +26,8 @@ from xdsl.ir import SSAValue
 from upl_mlir.passes.loops.emit.code import INDEX, Code, Span
 from upl_mlir.passes.loops.emit.frame import Frame
 from upl_mlir.passes.loops.emit.known import AtMost, Env, Known, noted
-from upl_mlir.passes.loops.matches import Match, names_in
-from upl_mlir.passes.loops.terms import Apply, Choice, Convert, Entry, Fold, Part, Term, arrays_in
+from upl_mlir.passes.loops.matches import Match
+from upl_mlir.passes.loops.terms import Apply, Choice, Convert, Entry, Fold, Part, Term, arrays_in, names_in
 from upl_mlir.passes.loops.tree import Guard, Leaf, Loop, leaves
 from upl_mlir.poly.expr import IndexExpr, Var
 from upl_mlir.poly.linear import Con, Cons, Linear

@@ -26,8 +26,8 @@ from upl_mlir.passes.loops.emit.frame import Frame
 from upl_mlir.passes.loops.emit.known import Known, noted
 from upl_mlir.passes.loops.emit.small import Small
 from upl_mlir.passes.loops.emit.split import Body, in_parts
-from upl_mlir.passes.loops.matches import Match, between, few, names_in, taken
-from upl_mlir.passes.loops.terms import Term, arguments, inner_first
+from upl_mlir.passes.loops.matches import Match, between, few, taken
+from upl_mlir.passes.loops.terms import Term, arguments, inner_first, names_in
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.linear import Con, Cons
 

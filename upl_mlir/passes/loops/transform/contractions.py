@@ -20,8 +20,8 @@ from upl_mlir.dialects.loops.attributes import Range
 from upl_mlir.dialects.upl import Gather
 from upl_mlir.passes.loops.matches import added_to
 from upl_mlir.passes.loops.statements import Statement
-from upl_mlir.passes.loops.terms import Fold, Get, Part
-from upl_mlir.passes.loops.transform.products import factors, is_sum_of_products, names_in
+from upl_mlir.passes.loops.terms import Fold, Get, Part, names_in
+from upl_mlir.passes.loops.transform.products import factors, is_sum_of_products
 from upl_mlir.poly.expr import IndexExpr, Var
 from upl_mlir.poly.linear import Con, Cons, Linear
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from upl_mlir.dialects.upl import Gather
-from upl_mlir.passes.loops.matches import names_in, settled, taken
+from upl_mlir.passes.loops.matches import settled, taken
 from upl_mlir.passes.loops.system import Equation, System
-from upl_mlir.passes.loops.terms import Fold, Get, Part, Term, inner_first, made_of, rewritten
+from upl_mlir.passes.loops.terms import Fold, Get, Part, Term, inner_first, made_of, names_in, rewritten
 from upl_mlir.poly.linear import Con, Cons, Linear
 
 
@@ -113,8 +113,6 @@ def _without(cons: Cons, names: frozenset[str]) -> Cons:
 def _invariant(eq: Equation) -> frozenset[str]:
     """The fields of an array that only their own bounds ask for, the same in all pieces."""
     used = {n for _, term in eq.pieces for n in names_in(term)}
-    folds = (t for _, term in eq.pieces for t in inner_first(term, made_of) if isinstance(t, Fold))
-    used.update(n for t in folds if t.count is not None for n in t.count.names)
     cases = [*eq.domain, *(cons for cons, _ in eq.pieces)]
     for c in (c for cons in cases for c in cons):
         mine = c.e.names & set(eq.fields)

@@ -21,7 +21,7 @@ from upl_mlir.dialects.upl import Gather
 from upl_mlir.passes.loops import terms
 from upl_mlir.passes.loops.matches import added_to
 from upl_mlir.passes.loops.system import Equation, System
-from upl_mlir.passes.loops.terms import Term, arguments, inner_first
+from upl_mlir.passes.loops.terms import Term, arguments, inner_first, names_in
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.linear import Cons
 
@@ -29,32 +29,6 @@ from upl_mlir.poly.linear import Cons
 def factors(body: Term) -> tuple[Term, Term] | None:
     """The two factors of a product; None if it is none."""
     return (body.args[0], body.args[1]) if isinstance(body, terms.Apply) and isinstance(body.op, arith.MulfOp) else None
-
-
-def names_in(t: Term) -> frozenset[str]:
-    """The fields and iterators that a term depends on (not those of folds inside it)."""
-    return frozenset[str]().union(*map(_own_names, inner_first(t, arguments)))
-
-
-def _own_names(t: Term) -> frozenset[str]:
-    """The same without those of its arguments."""
-    match t:
-        case terms.Number():
-            return frozenset()
-        case terms.IndexValue(e):
-            return e.names
-        case terms.Get(_, _, index):
-            return frozenset(n for e in index for n in e.names)
-        case terms.Entry() | terms.Convert() | terms.Apply():
-            return frozenset()
-        case terms.Fold(_, _, parts, count):
-            out = frozenset() if count is None else count.names
-            for p in parts:
-                inside = names_in(p.body).union(*(c.e.names for c in p.cons), *(c.e.names for g in p.guards for c in g))
-                out |= inside - frozenset(p.dims)
-            return out
-        case terms.Choice(_, cases):
-            return frozenset[str]().union(*(names_in(v).union(*(c.e.names for c in cons)) for cons, v in cases))
 
 
 class Splitter:

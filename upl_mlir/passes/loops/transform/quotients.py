@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from upl_mlir.passes.loops.system import Equation, System
-from upl_mlir.passes.loops.terms import Fold, Get, Part, Term, inner_first, made_of, rewritten
-from upl_mlir.passes.loops.transform.products import factors, is_sum_of_products, names_in
+from upl_mlir.passes.loops.terms import Fold, Get, Part, Term, inner_first, made_of, names_in, rewritten
+from upl_mlir.passes.loops.transform.products import factors, is_sum_of_products
 from upl_mlir.poly.expr import Atom, Div, IndexExpr, Var, divide
 from upl_mlir.poly.linear import Con, Cons, Linear
 from upl_mlir.poly.operators import DivKind

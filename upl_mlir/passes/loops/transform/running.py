@@ -23,8 +23,20 @@ from dataclasses import dataclass, replace
 from upl_mlir.dialects.upl import Gather
 from upl_mlir.passes.analysis.components import components
 from upl_mlir.passes.loops.system import Equation, System
-from upl_mlir.passes.loops.terms import Fold, Get, Number, Part, Term, arrays_in, inner_first, made_of, renamed, walk
-from upl_mlir.passes.loops.transform.products import factors, names_in
+from upl_mlir.passes.loops.terms import (
+    Fold,
+    Get,
+    Number,
+    Part,
+    Term,
+    arrays_in,
+    inner_first,
+    made_of,
+    names_in,
+    renamed,
+    walk,
+)
+from upl_mlir.passes.loops.transform.products import factors
 from upl_mlir.poly.expr import IndexExpr, Var
 from upl_mlir.poly.linear import Con, Cons
 

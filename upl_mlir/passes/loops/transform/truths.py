@@ -21,7 +21,7 @@ from xdsl.dialects.builtin import IntegerAttr
 
 from upl_mlir.dialects.upl import Gather
 from upl_mlir.dialects.upl.kinds import Kind
-from upl_mlir.passes.loops.matches import is_neutral, names_in
+from upl_mlir.passes.loops.matches import is_neutral
 from upl_mlir.passes.loops.system import Equation, System
 from upl_mlir.passes.loops.terms import (
     Apply,
@@ -34,6 +34,7 @@ from upl_mlir.passes.loops.terms import (
     alike,
     inner_first,
     made_of,
+    names_in,
     remade,
     rewritten,
     under,
