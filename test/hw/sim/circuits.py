@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -263,16 +263,18 @@ def by_amaranth(circuit: Circuit, inputs: list[list[int]]) -> list[list[int]]:
 
 
 def by_us(
-    folder: Path, circuits: Mapping[str, Any], inputs: Mapping[str, list[list[int]]], lanes: int = 1
-) -> dict[str, list[list[int]]]:
+    folder: Path, circuits: Mapping[str, Any], inputs: Mapping[str, list[list[int]]], lanes: int = 1,
+    flags: Sequence[str] = build.QUICK,
+) -> dict[str, list[list[int]]]:  # fmt: skip
     """The outputs of circuits in each cycle, as our models have them: all in one library. With several lanes these share
-    the cycles, each has its part of the inputs. Most inputs are said to be steady, some outputs to be probes."""
+    the cycles, each has its part of the inputs. Without optimisation, which takes the compiler minutes, unless `flags` say
+    otherwise. Most inputs are said to be steady, some outputs to be probes."""
     objects: list[Path] = []
     texts = ["#include <cstring>"]
     for name, circuit in circuits.items():
         steady = [f"i{n}" for n in range(len(circuit.shapes)) if n % 4]
         probes = [f"o{n}" for n in range(0, len(circuit.sizes), 3)]
-        objects.append(build.model(folder, netlist(circuit, name), name, lanes, steady, probes))
+        objects.append(build.model(folder, netlist(circuit, name), name, lanes, steady, probes, flags=flags))
         lane = "[k]" if lanes > 1 else ""
         ins, outs = [s.width for s in circuit.shapes], circuit.sizes
         sets = " ".join(f"std::memcpy(&m.i{n}{lane}, x, {8 * _words(b)}); x += {_words(b)};" for n, b in enumerate(ins))
@@ -289,7 +291,7 @@ def by_us(
             "        m.edge();\n    }\n}",
         ]
     (folder / "harness.cpp").write_text("\n".join(texts), encoding="utf-8")
-    objects.append(build.compile_source(folder / "harness.cpp", lanes))
+    objects.append(build.compile_source(folder / "harness.cpp", lanes, flags))
     library = ctypes.CDLL(str(build.link(objects, folder / "circuits.so")))
     out: dict[str, list[list[int]]] = {}
     for name, circuit in circuits.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,12 @@ pytestmark = pytest.mark.skipif(not build.available(), reason="no C++ compiler")
 CYCLES = 200
 
 
-def complaints(folder: Path, made: dict[str, Circuit], lanes: int = 1) -> list[str]:
+def complaints(
+    folder: Path, made: dict[str, Circuit], lanes: int = 1, flags: Sequence[str] = build.QUICK
+) -> list[str]:
     """The first output of each circuit that differs, and when."""
     inputs = {name: circuits.stimuli(c.shapes, CYCLES, n) for n, (name, c) in enumerate(made.items())}
-    ours = circuits.by_us(folder, made, inputs, lanes)
+    ours = circuits.by_us(folder, made, inputs, lanes, flags)
     wrong: list[str] = []
     different = 0
     for name, circuit in made.items():
@@ -40,7 +42,7 @@ def complaints(folder: Path, made: dict[str, Circuit], lanes: int = 1) -> list[s
 
 
 def test_every_kind_of_cell(tmp_path: Path) -> None:
-    assert not complaints(tmp_path, {"cells": circuits.cells()})
+    assert not complaints(tmp_path, {"cells": circuits.cells()}, flags=build.FLAGS)
 
 
 def test_random_circuits(tmp_path: Path) -> None:

@@ -77,12 +77,11 @@ def test_any_split_shows_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert not complaints(tmp_path, made, lanes)
 
 
-@pytest.mark.parametrize("spans", [every_cut, every(1), every(7), every(13), every(32), *map(at_random, range(2, 5))])
+@pytest.mark.parametrize("spans", [every_cut, every(1), every(13), at_random(2)])
 def test_more_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spans: Spans) -> None:
     """Of more circuits, and of every kind of cell."""
     _with(monkeypatch, spans)
-    made = {f"random{n}": circuits.random_circuit(n, 60) for n in range(3)}
-    assert not complaints(tmp_path, {"cells": circuits.cells(), **made})
+    assert not complaints(tmp_path, {"cells": circuits.cells(), "random": circuits.random_circuit(1, 60)})
 
 
 def parities(key: Any, count: int) -> Any:
