@@ -19,7 +19,7 @@ from upl_mlir.passes.bind_parameters import bind_parameters
 from upl_mlir.passes.chain_gathers import chain_gathers
 
 FEW = range(9_700_000, 9_700_006)
-MORE = range(9_700_006, 9_700_200)
+MORE = range(9_700_006, 9_700_066)
 
 
 def chained(p: upl.Program, params: dict[str, int]) -> upl.Program:

@@ -17,7 +17,7 @@ from upl_mlir.hw.machine import Machine, Matching, Organisation
 jax = pytest.importorskip("jax", reason="JAX, the oracle, is not installed: pip install 'upl-mlir[oracle]'")
 jax.config.update("jax_enable_x64", True)
 
-FEW, MANY = range(6), range(6, 76)
+FEW, MANY = range(6), range(6, 30)
 BESIDE = Matching(organisation=Organisation.DIRECT, capacity=4096, beside=64)
 MACHINES = (Machine(), Machine(cores=2), Machine(matching=Matching(capacity=4, ways=2)), Machine(matching=BESIDE))
 
