@@ -13,6 +13,7 @@ import shutil
 import signal
 import sys
 import threading
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -193,9 +194,19 @@ SLOW = (
 it takes less than ten minutes; `make test-slow` and `.ci/run` run them (pytest -m slow)."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--share N/M`: the tests whose names are in the N-th of M classes, counted from 0; all classes together are all."""
+    parser.addoption("--share", default="0/1", metavar="N/M", help="only one of M parts of the tests, the N-th from 0")
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the slow tests."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the slow tests, and leave out those of other shares."""
+    number, parts = map(int, config.getoption("share").split("/"))
+    others = [item for item in items if zlib.crc32(item.nodeid.encode()) % parts != number]
+    if others:
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if zlib.crc32(item.nodeid.encode()) % parts == number]
     for item in items:
         if item.nodeid.removeprefix("test/").startswith(SLOW):
             item.add_marker(pytest.mark.slow)
