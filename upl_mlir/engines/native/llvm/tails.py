@@ -58,19 +58,27 @@ def metadata(loop: scf.ForOp | scf.ParallelOp) -> str:
 
 
 def chooses(loop: scf.ForOp | scf.ParallelOp) -> bool:
-    """Whether an innermost loop reads elements at indices that it has read before, and computes little with them."""
+    """Whether an innermost loop reads elements at indices that it has read before, and computes little with them.
+
+    An index that is the same in all iterations is none of these: LLVM asks before the loop whether it is within bounds, and
+    makes vectors of neighbouring elements.
+    """
     inside = list(loop.body.walk())
     if any(isinstance(op, scf.ForOp | scf.ParallelOp | scf.WhileOp | memref.StoreOp | func.CallOp) for op in inside):
         return False
     if any(isinstance(op, _COSTLY) or op.dialect_name() == "math" for op in inside):
         return False
-    read: set[SSAValue] = set()
+    moving, read = set[SSAValue](loop.body.block.args), set[SSAValue]()
     for op in inside:
-        if isinstance(op, memref.LoadOp) and any(i in read for i in op.indices):
+        load = isinstance(op, memref.LoadOp)
+        if load and any(i in read for i in op.indices):
             return True
-        table = isinstance(op, memref.LoadOp) and isinstance(op.memref.owner, memref.GetGlobalOp)
-        if not table and (isinstance(op, memref.LoadOp) or any(o in read for o in op.operands)):
+        moves = any(o in moving for o in op.operands)
+        table = load and isinstance(op.memref.owner, memref.GetGlobalOp)
+        if not table and ((load and moves) or any(o in read for o in op.operands)):
             read.update(op.results)
+        if moves:
+            moving.update(op.results)
     return False
 
 
