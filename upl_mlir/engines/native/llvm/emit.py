@@ -16,7 +16,7 @@ from xdsl.dialects.linalg.ops import FillOp, GenericOp
 from xdsl.ir import Attribute
 
 from upl_mlir.diagnostics import error
-from upl_mlir.engines.native.llvm import chains, pipelined, tails, vector_loops
+from upl_mlir.engines.native.llvm import chains, pipelined, streams, tails, vector_loops
 from upl_mlir.engines.native.llvm.emitter import Emitter
 from upl_mlir.engines.native.llvm.nests import nest
 from upl_mlir.engines.native.llvm.parallel import emit_threaded
@@ -49,7 +49,7 @@ class FunctionEmitter(Emitter):
         if found is not None:
             self.values.update(zip(op.res, found, strict=True))
             return
-        first = self.texts(op.iter_args)
+        lower, first = streams.ahead(self, op, lower, upper, step, self.texts(op.iter_args))
         header, inside, done = c.label("for"), c.label("body"), c.label("done")
         before = c.block
         c.jump(header)

@@ -68,18 +68,30 @@ def chooses(loop: scf.ForOp | scf.ParallelOp) -> bool:
         return False
     if any(isinstance(op, _COSTLY) or op.dialect_name() == "math" for op in inside):
         return False
-    moving, read = set[SSAValue](loop.body.block.args), set[SSAValue]()
-    for op in inside:
+    return bool(chosen(loop, moving(loop)))
+
+
+def moving(loop: scf.ForOp | scf.ParallelOp) -> set[SSAValue]:
+    """The values of an innermost loop that need not be the same in all iterations."""
+    found = set[SSAValue](loop.body.block.args)
+    for op in loop.body.walk():
+        if any(o in found for x in op.walk() for o in x.operands):
+            found.update(op.results)
+    return found
+
+
+def chosen(loop: scf.ForOp | scf.ParallelOp, changing: set[SSAValue]) -> list[memref.LoadOp]:
+    """The elements that an innermost loop, of which these values change, reads at indices that it has read before."""
+    read, found = set[SSAValue](), list[memref.LoadOp]()
+    for op in loop.body.walk():
         load = isinstance(op, memref.LoadOp)
         if load and any(i in read for i in op.indices):
-            return True
-        moves = any(o in moving for o in op.operands)
+            found.append(op)
         table = load and isinstance(op.memref.owner, memref.GetGlobalOp)
-        if not table and ((load and moves) or any(o in read for o in op.operands)):
+        moves = load and any(i in changing for i in op.indices)
+        if not table and (moves or any(o in read for o in op.operands)):
             read.update(op.results)
-        if moves:
-            moving.update(op.results)
-    return False
+    return found
 
 
 def _iterations(bounds: Sequence[SSAValue]) -> int | None:

@@ -1,0 +1,118 @@
+"""Loops over elements that data choose: which are summed in chains, and which advance in parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from xdsl.dialects import scf
+
+import upl_mlir as upl
+from upl_mlir.engines.native.llvm import streams, tails
+from upl_mlir.passes.if_convert import IfConvertPass
+from upl_mlir.passes.lower_to_loops import lower_to_loops
+
+SPMV = Path(__file__).resolve().parents[2] / "examples" / "spmv.upl"
+COO = """program coo
+param z >= 0
+param n >= 1
+param m >= 1
+input Row<e>: int in 0<=e<z { -> Elem.row }
+input Col<e>: int in 0<=e<z { -> Elem.col }
+input V<e> in 0<=e<z { -> Elem.v }
+input X<j> in 0<=j<n { ## -> Mul.x<j,*> }
+output Y<i> in 0<=i<m
+node Elem<e> { in v, row: int, col: int; v -> Mul.v<col,e>; row -> Mul.row<col,e> }
+node Mul<j,e> { in x, v, row: int; x*v -> Sum.s<row> }
+node Sum<i> in 0<=i<m { in @(+) s[##]; s -> Y }
+"""
+MESSAGES = """program messages
+output Y<v,c>
+node E<e> { in s: int, d: int, g; g -> M.g<s,e,c> for c in 0..f-1; d -> M.d<s,e,c> for c in 0..f-1 }
+node M<v,e,c> { in h, g, d: int; g*h -> Sum.x<d,c> }
+node Sum<v,c> in 0<=v<n, 0<=c<f { in @(+) x[##]; x -> Y }
+input H<v,c> in 0<=v<n, 0<=c<f { ## -> M.h<v,*,c> }
+input G<e> in 0<=e<m { -> E.g<e> }
+input To<e>: int in 0<=e<m { -> E.d<e> }
+input From<e>: int in 0<=e<m { -> E.s<e> }
+param f >= 1
+param m >= 1
+param n >= 1
+"""
+
+
+def loops(p: upl.Program, gather: str = "relaxed") -> list[scf.ForOp]:
+    """The sequential loops of a program that data decide."""
+    converted = p.derived(("test",), lambda: [IfConvertPass(compared=True)]).infer_domains()
+    return [op for op in lower_to_loops(converted.op, gather=gather).module.walk() if isinstance(op, scf.ForOp)]
+
+
+def test_an_index_that_moves_is_chosen_in_the_loop() -> None:
+    """The columns of a row change with the loop; a message's two ends are the same for all its numbers."""
+    assert any(map(tails.chooses, loops(upl.load(SPMV))))
+    p = upl.vjp(upl.load(MESSAGES), of="Y", wrt=["H", "G"])
+    assert not any(map(tails.chooses, loops(p)))
+
+
+def test_which_loops_advance_in_parts() -> None:
+    """Those that do nothing but add to elements that data choose, in any order."""
+    assert sum(map(streams.fits, loops(upl.load(COO)))) == 1
+    assert not any(map(streams.fits, loops(upl.load(COO), "ordered")))
+    greatest = upl.load(COO.replace("@(+)", "@(max)"))
+    assert not any(map(streams.fits, loops(greatest)))
+
+
+def test_one_element_that_all_iterations_read_keeps_their_order() -> None:
+    """The sum is read in the loop that adds to it: a later iteration may need an earlier one."""
+    (loop,) = [op for op in loops(upl.load(COO)) if streams.fits(op)]
+    from xdsl.dialects import memref
+
+    store = next(op for op in loop.body.walk() if isinstance(op, memref.StoreOp))
+    block = store.parent
+    assert block is not None
+    block.insert_op_before(memref.LoadOp.get(store.memref, [loop.body.block.args[0]]), store)
+    assert not streams.fits(loop)
+
+
+@pytest.mark.parametrize("real", ["f64", "f32"])
+@pytest.mark.parametrize("z", [0, 1, 63, 64, 65, 200])
+def test_sums_of_any_number(z: int, real: Any) -> None:
+    """Numbers of few digits, whose sums are the same in any order."""
+    rng = np.random.default_rng(z)
+    given: dict[str, Any] = {"Row": np.sort(rng.integers(0, 4, z)), "Col": rng.integers(0, 5, z),
+                             "V": rng.integers(-8, 8, z) / 8, "X": rng.integers(-8, 8, 5) / 8, "m": 4}  # fmt: skip
+    f = upl.compile(upl.load(COO), engine="native", real=real)
+    y = np.zeros(4)
+    np.add.at(y, given["Row"], given["V"] * given["X"][given["Col"]])
+    assert f(**given)["Y"].tolist() == y.tolist()
+    for port, wrong in (("Row", 4), ("Col", -1)):
+        for at in {0, z // 2, z - 1} if z else ():  # in each part, and in what is left over
+            changed = given[port].copy()
+            changed[at] = wrong
+            with pytest.raises(upl.UplError) as expected:
+                upl.compile(upl.load(COO), real=real)(**given | {port: changed})
+            with pytest.raises(upl.UplError) as found:
+                f(**given | {port: changed})
+            assert [str(d) for d in found.value.diagnostics] == [str(d) for d in expected.value.diagnostics]
+
+
+def test_gradients_of_messages() -> None:
+    """Loops that ask before they begin; a wrong end of an edge is found all the same."""
+    rng, n, e, k = np.random.default_rng(5), 6, 40, 19
+    given: dict[str, Any] = {
+        "From": rng.integers(0, n, e), "To": rng.integers(0, n, e), "G": rng.integers(-8, 8, e) / 8,
+        "H": rng.integers(-8, 8, (n, k)) / 8, "d_Y": rng.integers(-8, 8, (n, k)) / 8,
+    }  # fmt: skip
+    f = upl.compile(upl.vjp(upl.load(MESSAGES), of="Y", wrt=["H", "G"]), engine="native")
+    found = f(**given)
+    assert (found["d_G"] == (given["d_Y"][given["To"]] * given["H"][given["From"]]).sum(1)).all()
+    back = np.zeros((n, k))
+    np.add.at(back, given["From"], given["G"][:, None] * given["d_Y"][given["To"]])
+    assert (found["d_H"] == back).all()
+    for port in ("From", "To"):
+        wrong = given[port].copy()
+        wrong[17] = n
+        with pytest.raises(upl.UplError):
+            f(**given | {port: wrong})
