@@ -19,6 +19,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from upl_mlir.diagnostics import error
 from upl_mlir.engines.native.call_ctypes import HEADER_SLOTS
+from upl_mlir.engines.native.arranged import arrange
 from upl_mlir.engines.native.llvm import chunks
 from upl_mlir.engines.native.llvm.emit import FunctionEmitter
 from upl_mlir.engines.native.llvm.emitter import Emitter, Library
@@ -34,6 +35,7 @@ SKEW = 192
 
 def emit_module(module: ModuleOp, machine: Machine, threads: int) -> EmittedModule:
     """LLVM IR of a lowered module with one public function.  Raises UplError (UPL1820) for what native code lacks."""
+    arrange(module)
     function = function_of(module)
     gather = function.attributes.get("upl.gather")
     ordered = isinstance(gather, StringAttr) and gather.data == "ordered"

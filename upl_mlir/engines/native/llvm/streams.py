@@ -1,12 +1,13 @@
-"""Loops that add to elements which data choose: four parts of the loop advance together, so that no addition waits for another.
+"""Loops that add to elements which data choose: two parts of it advance together, so that they need not
+wait for each other.
 
     for e in lo..hi: Y[r[e]] += V[e]
     ->
-    for e in 0..q: Y[r[lo+e]] += V[lo+e];  Y[r[lo+q+e]] += V[lo+q+e];  …      with q = (hi - lo) / 4
-    for e in lo+4q..hi: Y[r[e]] += V[e]
+    for e in 0..q: Y[r[lo+e]] += V[lo+e];  Y[r[lo+q+e]] += V[lo+q+e]      with q = (hi - lo) / 2
+    for e in lo+2q..hi: Y[r[e]] += V[e]
 
 Neighbours often add to the same element (the rows of a matrix by coordinates are sorted): the one then reads what the other
-has just stored, and waits for it.  Summands a quarter of the loop apart seldom do.
+has just stored, and waits for it.  Summands half of the loop apart seldom do.
 
 Only under `relaxed`: summands come in another order.
 """
