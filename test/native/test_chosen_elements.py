@@ -10,7 +10,8 @@ import pytest
 from xdsl.dialects import scf
 
 import upl_mlir as upl
-from upl_mlir.engines.native.llvm import streams, tails
+from upl_mlir.engines.native.llvm import tails
+from upl_mlir.engines.native.llvm.chosen import streams
 from upl_mlir.passes.if_convert import IfConvertPass
 from upl_mlir.passes.lower_to_loops import lower_to_loops
 

@@ -43,7 +43,8 @@ MOST_READ = 6
 """So many arrays are put in order at most.  Chosen, not measured."""
 INDEX = IndexType()
 _PURE = (
-    arith.ConstantOp, arith.AddiOp, arith.SubiOp, arith.MuliOp, arith.IndexCastOp, arith.ExtSIOp, arith.MaxSIOp, arith.MinSIOp,
+    arith.ConstantOp, arith.AddiOp, arith.SubiOp, arith.MuliOp, arith.MaxSIOp, arith.MinSIOp,
+    arith.IndexCastOp, arith.ExtSIOp,
 )  # fmt: skip
 
 
@@ -107,7 +108,7 @@ def _reads(steps: scf.ForOp, loop: scf.ForOp) -> list[list[memref.LoadOp]] | Non
 
 
 def _only_store(inside: Sequence[Operation]) -> memref.StoreOp | None:
-    """The only store of a loop, if the array is read at the same element only: each element then has a history of its own."""
+    """The only store of a loop, if it reads the array at the same element only: no element then depends on another."""
     stores = [op for op in inside if isinstance(op, memref.StoreOp)]
     if len(stores) != 1:
         return None
@@ -204,7 +205,7 @@ class _Code:
         for block, write in zip(ways, (yes, no), strict=True):
             inner = _Code(block)
             inner.emit(scf.YieldOp(*write(inner)))
-        return self.emit(scf.IfOp(cond, list(types), *map(Region, ways)))
+        return self.emit(scf.IfOp(cond, list(types), Region(ways[0]), Region(ways[1])))
 
     def less(self, a: SSAValue, b: SSAValue) -> SSAValue:
         """Whether an index is less than another."""

@@ -16,7 +16,8 @@ from xdsl.dialects.linalg.ops import FillOp, GenericOp
 from xdsl.ir import Attribute
 
 from upl_mlir.diagnostics import error
-from upl_mlir.engines.native.llvm import chains, pipelined, streams, tails, vector_loops
+from upl_mlir.engines.native.llvm import pipelined, tails, vector_loops
+from upl_mlir.engines.native.llvm.chosen import chains, streams
 from upl_mlir.engines.native.llvm.emitter import Emitter
 from upl_mlir.engines.native.llvm.nests import nest
 from upl_mlir.engines.native.llvm.parallel import emit_threaded

@@ -18,8 +18,8 @@ from xdsl.dialects.linalg.ops import GenericOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from upl_mlir.diagnostics import error
-from upl_mlir.engines.native.call_ctypes import HEADER_SLOTS
 from upl_mlir.engines.native.arranged import arrange
+from upl_mlir.engines.native.call_ctypes import HEADER_SLOTS
 from upl_mlir.engines.native.llvm import chunks
 from upl_mlir.engines.native.llvm.emit import FunctionEmitter
 from upl_mlir.engines.native.llvm.emitter import Emitter, Library

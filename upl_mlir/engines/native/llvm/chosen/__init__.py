@@ -1,0 +1,1 @@
+"""Loops over elements that data choose."""
