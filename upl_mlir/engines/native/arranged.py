@@ -64,6 +64,8 @@ class _Plan:
 def arrange(module: ModuleOp) -> None:
     """Change the functions of a module."""
     for steps in [op for op in module.walk() if isinstance(op, scf.ForOp)]:
+        if steps.get_toplevel_object() is not module:
+            continue  # in a loop that was written anew
         for op in list(steps.body.block.ops):
             plan = _plan(steps, op) if isinstance(op, scf.ForOp) else None
             if plan is not None:
