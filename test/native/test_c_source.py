@@ -395,10 +395,10 @@ def test_names_with_a_prefix_of_c_headers() -> None:
 
 def test_sizes_of_arrays_with_names_of_c_headers() -> None:
     """The size of an input `M` would be `M_size0`, a name for math.h whatever number stands behind it."""
-    from upl_mlir.engines.native.c.c_source import _identifier
+    from upl_mlir.engines.native.c.c_source import identifier
     from upl_mlir.engines.native.c.c_writer import is_reserved
 
     taken: set[str] = set()
     for text in ("M_size0", "M_size0", "FP_x", "_", "e", "int", "a b", "M"):
-        taken.add(_identifier(text, taken))
+        taken.add(identifier(text, taken))
     assert len(taken) == 8 and not any(map(is_reserved, taken))

@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.target import Target
 
 from upl_mlir.diagnostics import error
+from upl_mlir.dialects.loops.ops import BlockOp, LoopProgramOp
 from upl_mlir.dialects.upl import ProgramOp
 from upl_mlir.dialects.upl.query import directives, program_of
 from upl_mlir.passes.expand import expand
@@ -73,10 +74,12 @@ class HwTarget(Target):
 
 @dataclass(frozen=True)
 class CTarget(Target):
-    """One C99 file that needs nothing but libm; with `header`, the header to include where it is called.
+    """One C99 file that needs nothing but libm, and MPI for a program that `distribute` has divided; with `header`, the
+    header to include where it is called.
 
-    A program is lowered to loops first, as `lower-loops` does with the same `gather` and `real`; a module that was lowered
-    is taken as it is.  Raises UplError (UPL1820 for what C code lacks, UPL18xx as `lower-loops`).
+    A program is lowered to loops first, as `lower-loops` does with the same `gather` and `real`; what was scheduled or
+    divided is proved and lowered as it is, a module that was lowered is taken as it is.
+    Raises UplError (UPL1820 for what C code lacks, UPL18xx as `lower-loops`).
     """
 
     name = "c"
@@ -86,9 +89,15 @@ class CTarget(Target):
 
     def emit(self, ctx: Context, module: ModuleOp, output: IO[str]) -> None:
         from upl_mlir.engines.native.c.c_source import emit, emit_one_file
-        from upl_mlir.passes.lower_to_loops import LowerLoopsPass
+        from upl_mlir.passes.lower_to_loops import LowerLoopsPass, legal
 
-        if any(isinstance(op, ProgramOp) for op in module.body.block.ops):
+        for op in module.body.block.ops:
+            if isinstance(op, LoopProgramOp) and any(isinstance(o, BlockOp) for o in op.body.block.ops):
+                from upl_mlir.engines.mpi.c_source import emit_ranks
+
+                output.write(emit_ranks(legal(op), only_header=self.header))
+                return
+        if any(isinstance(op, ProgramOp | LoopProgramOp) for op in module.body.block.ops):
             module = module.clone()
             LowerLoopsPass(real=self.real, gather=self.gather).apply(ctx, module)
         output.write(emit(module)[1] if self.header else emit_one_file(module))

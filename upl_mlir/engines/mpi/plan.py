@@ -15,12 +15,13 @@ from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.engines.native import target
 from upl_mlir.engines.native.llvm.entry import emit_module
 from upl_mlir.engines.native.llvm.values import EmittedModule
-from upl_mlir.passes.distribute.inputs import blocks_of, inputs_in_blocks
+from upl_mlir.passes.distribute.inputs import blocks_of, inputs_in_blocks, outputs_in_blocks
 from upl_mlir.passes.distribute.restart import Saved, restartable
 from upl_mlir.passes.distribute.schedule import Distributed, distribute
 from upl_mlir.passes.layouts import Layout, Scratch
 from upl_mlir.passes.loops.emit.function import exchange_variables
 from upl_mlir.passes.loops.program import Block, LoopProgram
+from upl_mlir.passes.loops.tree import Exchange, subtrees
 from upl_mlir.passes.lower_to_loops import Lowered, written
 
 DTYPES = {"f64": "float64", "f32": "float32", "int": "int64", "bool": "bool"}
@@ -97,10 +98,24 @@ def plan_of(d: Distributed, machine: target.Machine, threads: int, loops: Sequen
     p = d.program
     lowered = written(p)
     emitted = emit_module(lowered.module, machine, threads)
+    return Plan(
+        emitted, lowered.layouts, lowered.scratch, tuple(p.system.lin.ctx.params), blocks_of(p.cuts), moved_of(p, lowered),
+        outputs_in_blocks(p), tuple(State(loop, tuple(_kept(p, lowered, a) for a in loop.arrays)) for loop in loops),
+        inputs_in_blocks(p),
+    )  # fmt: skip
+
+
+def exchanges_of(p: LoopProgram) -> list[Exchange]:
+    """The exchanges of a schedule, by their numbers."""
+    found = {t.number: t for t in subtrees(p.scheduled) if isinstance(t, Exchange)}
+    return [found[n] for n in sorted(found)]
+
+
+def moved_of(p: LoopProgram, lowered: Lowered) -> tuple[Moved, ...]:
+    """What the exchanges of a program move."""
     known = p.system.lin.ctx
     moved: list[Moved] = []
-    for placed in d.exchanges:
-        x = placed.exchange
+    for x in exchanges_of(p):
         axes, cut = _axes(p, lowered, x.array), p.cuts.get(x.array)
         eq = p.system.equations[x.array]
         moved.append(
@@ -109,14 +124,17 @@ def plan_of(d: Distributed, machine: target.Machine, threads: int, loops: Sequen
                 None if cut is None else cut.block, x.ranges, tuple(exchange_variables(x, known)), p.partial.get(x.array),
             )
         )  # fmt: skip
-    outputs = {h.name for h in p.hosts if h.output}
-    cuts: dict[str, tuple[int, Block]] = {
-        n: (p.system.equations[n].fields.index(c.field), c.block) for n, c in p.cuts.items() if n in outputs
-    }
-    return Plan(
-        emitted, lowered.layouts, lowered.scratch, tuple(known.params), blocks_of(p.cuts), tuple(moved), cuts,
-        tuple(State(loop, tuple(_kept(p, lowered, a) for a in loop.arrays)) for loop in loops), inputs_in_blocks(p),
-    )  # fmt: skip
+    return tuple(moved)
+
+
+def whole_results(p: LoopProgram, lowered: Lowered) -> tuple[Moved, ...]:
+    """For each result in blocks, what brings every rank all of them."""
+    out: list[Moved] = []
+    for name, (at, block) in outputs_in_blocks(p).items():
+        axes, eq = _axes(p, lowered, name), p.system.equations[name]
+        ranges = tuple(Range(f, (a.lower,), (a.lower + a.extent - 1,)) for f, a in zip(eq.fields, axes, strict=True))
+        out.append(Moved(name, DTYPES[eq.kind.value], axes, at, block, ranges, ()))
+    return tuple(out)
 
 
 def _axes(p: LoopProgram, lowered: Lowered, name: str) -> tuple[Axis, ...]:

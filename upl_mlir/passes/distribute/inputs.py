@@ -1,4 +1,4 @@
-"""The blocks of a distributed program, and the inputs of which a rank needs its own block only."""
+"""The blocks of a distributed program, the inputs of which a rank needs its own block only, the outputs in blocks."""
 
 from __future__ import annotations
 
@@ -30,3 +30,9 @@ def inputs_in_blocks(p: LoopProgram) -> dict[str, tuple[int, Block]]:
 def blocks_of(cuts: Mapping[str, Cut]) -> tuple[Block, ...]:
     """The blocks of a program, each once."""
     return tuple(dict.fromkeys(c.block for c in cuts.values()))
+
+
+def outputs_in_blocks(p: LoopProgram) -> dict[str, tuple[int, Block]]:
+    """The outputs of which each rank computes its block along a field: the field's number, and of what it is a block."""
+    outputs = {h.name for h in p.hosts if h.output}
+    return {n: (p.system.equations[n].fields.index(c.field), c.block) for n, c in p.cuts.items() if n in outputs}

@@ -8,7 +8,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.arith import CMPF_COMPARISON_OPERATIONS, CMPI_COMPARISON_OPERATIONS
 from xdsl.ir import Operation
 
-from upl_mlir.dialects.loops.attributes import Axis
+from upl_mlir.dialects.loops.attributes import Axis, Range
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.passes.loops import terms
 from upl_mlir.passes.loops.terms import Term
@@ -62,21 +62,20 @@ def _lines(tree: Iterable[Tree], depth: int) -> Iterator[str]:
                     yield from _lines(t.other, depth + 1)
             case Box():
                 leaf, found = t.leaf, t.contraction
-                ranges = [*found.around, *found.fields]
+                box = box_text([*found.around, *found.fields])
                 index = ",".join(str(leaf.env.get(f, f)) for f in leaf.stmt.fields)
-                box = ", ".join(
-                    f"{r.var} in {_extremum('max', r.lows)}..{_extremum('min', r.highs)}" for r in ranges
-                )
                 what = "contraction" if found.terms else "added to"
                 yield f"{pad}{what} {leaf.stmt.array}<{index}> for {box}: {term_text(leaf.stmt.term, leaf.env)}"
             case Exchange(array, ranges, _):  # of a partial array, it combines
-                box = ", ".join(
-                    f"{r.var} in {_extremum('max', r.lows)}..{_extremum('min', r.highs)}" for r in ranges
-                )
-                yield f"{pad}exchange {array} for {box}"
+                yield f"{pad}exchange {array} for {box_text(ranges)}"
             case Leaf():
                 index = ",".join(str(t.env[f]) for f in t.stmt.fields)
                 yield f"{pad}{t.stmt.array}<{index}> = {term_text(t.stmt.term, t.env)}"
+
+
+def box_text(ranges: Iterable[Range]) -> str:
+    """Ranges for people: ``i in max(0, m)..n-1, j in 0..n-1``."""
+    return ", ".join(f"{r.var} in {_extremum('max', r.lows)}..{_extremum('min', r.highs)}" for r in ranges)
 
 
 def _extremum(name: str, parts: Sequence[IndexExpr]) -> str:

@@ -35,7 +35,7 @@ from upl_mlir.passes.analysis.proved import ASSUMED
 
 
 @dataclass(frozen=True)
-class _Parameter:
+class Parameter:
     """An argument in C: its declarations, and what its comment says."""
 
     argument: Argument
@@ -63,57 +63,104 @@ def emit(module: ModuleOp, name: str | None = None) -> tuple[str, str]:
 
     The source includes ``NAME.h``.  Raises UplError (UPL1820) for what C code lacks.
     """
-    name, prototype, parameters, parts = _written(module, name)
-    head = f'/* {name}: generated C; see {name}.h. */\n\n#include "{name}.h"'
-    return "\n\n".join([head, *parts]) + "\n", _header(name, prototype, parameters, _taken(module))
+    file = CFile(module, name)
+    text = file.function(file.prototype)
+    head = f'/* {file.name}: generated C; see {file.name}.h. */\n\n#include "{file.name}.h"'
+    return "\n\n".join([head, *file.parts(), text]) + "\n", header(file.name, file.prototype, _about(file))
 
 
 def emit_one_file(module: ModuleOp, name: str | None = None) -> str:
     """As `emit`, as one file that includes no header of its own."""
-    name, _, parameters, parts = _written(module, name)
-    head = f"{_comment(name, parameters, _taken(module))}\n\n#include <stdbool.h>\n#include <stdint.h>"
-    return "\n".join([head, "\n\n".join(parts)]) + "\n"
+    file = CFile(module, name)
+    text = file.function(file.prototype)
+    head = f"{_about(file)}\n\n#include <stdbool.h>\n#include <stdint.h>"
+    return "\n".join([head, "\n\n".join([*file.parts(), text])]) + "\n"
 
 
-def _written(module: ModuleOp, name: str | None) -> tuple[str, str, list[_Parameter], list[str]]:
-    """The function's name, its prototype, its parameters, and the parts of the source behind the first include."""
-    function = function_of(module)
-    name = _identifier(name or function.sym_name.data, set())
-    w = FunctionWriter()
-    w.taken[0].add(name)
-    parameters = _parameters(w, arguments_of(function), [arg.type for arg in function.body.block.args])
-    layouts = dict(zip((p.name for p in parameters if p.argument.rank is not None), layouts_of(function), strict=False))
-    parameters = [replace(p, layout=layouts.get(p.name, "")) for p in parameters]
-    tables = [_table(w, op) for op in module.ops if isinstance(op, memref.GlobalOp)]
-    for arg, p in zip(function.body.block.args, parameters, strict=True):
-        if p.argument.rank is None:
-            w.values[arg] = Expr(p.name)
-        else:
-            element = c_type(cast(MemRefType[Attribute], arg.type).element_type)
-            w.values[arg] = Array(p.name, element, tuple(Expr(s) for s in p.sizes))
-    w.body(function.body.block)
-    for scratch in reversed(w.heap[0]):
-        w.line(f"free({scratch});")
-    body = "\n".join(w.lines)
-    names = [d.split()[-1].lstrip("*") for p in parameters for d in p.declarations]
-    unused = [n for n in names if not re.search(rf"\b{n}\b", body)]
-    silent = "".join(f"    (void){n};\n" for n in unused)
-    prototype = _prototype(name, parameters)
-    helpers = [text for key, text in HELPERS.items() if key in w.helpers]
-    parts = [
-        "#include <math.h>\n#include <stdlib.h>" + ("\n#include <string.h>" if "bits_of" in w.helpers else ""),
-        "#ifdef __clang__\n#pragma STDC FP_CONTRACT OFF /* a * b + c keeps its two roundings */\n#endif",
-        *tables, *helpers,
-        f"{prototype}\n{{\n{silent}{body}\n}}",
-    ]  # fmt: skip
-    return name, prototype, parameters, parts
+class CFile:
+    """A C file for a lowered module: its one function, tables, and the small helpers that the functions of the file share.
+
+    Raises UplError (UPL1820)."""
+
+    def __init__(self, module: ModuleOp, name: str | None = None, writer: type[FunctionWriter] = FunctionWriter):
+        """`name` replaces the function's."""
+        self._function = function_of(module)
+        self._writer = w = writer()
+        self.name = identifier(name or self._function.sym_name.data, set())
+        w.taken[0].add(self.name)
+        parameters = _parameters(w, arguments_of(self._function), [arg.type for arg in self._function.body.block.args])
+        layouts = dict(
+            zip((p.name for p in parameters if p.argument.rank is not None), layouts_of(self._function), strict=False)
+        )
+        self.parameters = [replace(p, layout=layouts.get(p.name, "")) for p in parameters]
+        self.assumed = _taken(module)
+        self._tables = [_table(w, op) for op in module.ops if isinstance(op, memref.GlobalOp)]
+
+    @property
+    def declarations(self) -> list[str]:
+        """Those of the function's parameters."""
+        return [d for p in self.parameters for d in p.declarations]
+
+    @property
+    def prototype(self) -> str:
+        """The function's declaration."""
+        return prototype(self.name, self.declarations)
+
+    def name_for(self, text: str) -> str:
+        """A name like the text for something else in the file."""
+        name = identifier(text, self._writer.taken[0])
+        self._writer.taken[0].add(name)
+        return name
+
+    def another(self) -> FunctionWriter:
+        """What writes another function of the file."""
+        w = self._writer
+        names = {self.name, *(t.name for t in w.tables.values())}
+        return FunctionWriter(helpers=w.helpers, tables=w.tables, taken=[names])
+
+    def function(self, declared: str) -> str:
+        """The text of the function, as it is declared."""
+        w, f = self._writer, self._function
+        for arg, p in zip(f.body.block.args, self.parameters, strict=True):
+            if p.argument.rank is None:
+                w.values[arg] = Expr(p.name)
+            else:
+                element = c_type(cast(MemRefType[Attribute], arg.type).element_type)
+                w.values[arg] = Array(p.name, element, tuple(Expr(s) for s in p.sizes))
+        w.body(f.body.block)
+        for scratch in reversed(w.heap[0]):
+            w.line(f"free({scratch});")
+        body = "\n".join(w.lines)
+        names = [d.split()[-1].lstrip("*") for d in self.declarations]
+        unused = [n for n in names if not re.search(rf"\b{n}\b", body)]
+        silent = "".join(f"    (void){n};\n" for n in unused)
+        return f"{declared}\n{{\n{silent}{body}\n}}"
+
+    def need(self, helper: str) -> None:
+        """Have a helper in the file."""
+        self._writer.helpers.add(helper)
+
+    def parts(self, *includes: str) -> list[str]:
+        """What stands in front of the functions, once all of them are written."""
+        helpers = [text for key, text in HELPERS.items() if key in self._writer.helpers]
+        found = ["math.h", "stdlib.h", *(["string.h"] if "bits_of" in self._writer.helpers else []), *includes]
+        return [
+            "\n".join(f"#include <{name}>" for name in dict.fromkeys(found)),
+            "#ifdef __clang__\n#pragma STDC FP_CONTRACT OFF /* a * b + c keeps its two roundings */\n#endif",
+            *self._tables, *helpers,
+        ]  # fmt: skip
 
 
-def _comment(name: str, parameters: Sequence[_Parameter], assumed: Sequence[str]) -> str:
-    comments = "\n".join(f"   {p.comment}" for p in parameters)
-    return f"""/* {name}: generated from a UPL program.
+def _about(f: CFile) -> str:
+    return comment(f"{f.name}: generated from a UPL program.", [p.comment for p in f.parameters], f.assumed)
 
-{comments}
+
+def comment(title: str, lines: Sequence[str], assumed: Sequence[str]) -> str:
+    """What stands before a function: a title, a line for each parameter, what is asked of arrays and of `assumed` inputs."""
+    listed = "\n".join(f"   {line}".rstrip() for line in lines)
+    return f"""/* {title}
+
+{listed}
 
    Arrays are dense, row by row, from the least indices; no two of them may overlap.{_assumed(assumed)} */"""
 
@@ -137,13 +184,14 @@ def _taken(module: ModuleOp) -> list[str]:
     return [n.data for n in cast("ArrayAttr[Attribute]", names).data if isinstance(n, StringAttr)]
 
 
-def _header(name: str, prototype: str, parameters: Sequence[_Parameter], assumed: Sequence[str]) -> str:
+def header(name: str, declared: str, about: str, includes: str = "") -> str:
+    """A header with the declaration of one function."""
     guard = f"{name.upper()}_H"
-    return f"""{_comment(name, parameters, assumed)}
+    return f"""{about}
 #ifndef {guard}
 #define {guard}
 
-#include <stdbool.h>
+{includes}#include <stdbool.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -151,7 +199,7 @@ def _header(name: str, prototype: str, parameters: Sequence[_Parameter], assumed
 extern "C" {{
 #endif
 
-{prototype};
+{declared};
 
 #ifdef __cplusplus
 }}
@@ -162,8 +210,8 @@ extern "C" {{
 """
 
 
-def _prototype(name: str, parameters: Sequence[_Parameter]) -> str:
-    listed = [d for p in parameters for d in p.declarations]
+def prototype(name: str, listed: Sequence[str]) -> str:
+    """The declaration of a function with these parameters."""
     lines, line = list[str](), f"void {name}("
     for i, d in enumerate(listed):
         piece = d + (")" if i == len(listed) - 1 else ", ")
@@ -174,7 +222,7 @@ def _prototype(name: str, parameters: Sequence[_Parameter]) -> str:
     return "\n".join([*lines, line])
 
 
-def _identifier(text: str, taken: set[str]) -> str:
+def identifier(text: str, taken: set[str]) -> str:
     """A C name like the text that is not taken."""
     base = re.sub(r"\W", "_", text, flags=re.ASCII)
     base = base if base[:1].isalpha() and not is_reserved(f"{base}_2") else f"x{base}"  # as all that begin with `M_`
@@ -184,24 +232,24 @@ def _identifier(text: str, taken: set[str]) -> str:
     return found
 
 
-def _parameters(w: Writer, arguments: Sequence[Argument], types: Sequence[Attribute]) -> list[_Parameter]:
-    out: list[_Parameter] = []
+def _parameters(w: Writer, arguments: Sequence[Argument], types: Sequence[Attribute]) -> list[Parameter]:
+    out: list[Parameter] = []
     taken = w.taken[0]
     for a, t in zip(arguments, types, strict=True):
         last = a is arguments[-1]
-        name = "status" if last else _identifier(a.name, taken)  # a word that no other thing has: it is reserved
+        name = "status" if last else identifier(a.name, taken)  # a word that no other thing has: it is reserved
         taken.add(name)
         if a.rank is None:
-            out.append(_Parameter(a, name, (), (f"{c_type(t)} {name}",)))
+            out.append(Parameter(a, name, (), (f"{c_type(t)} {name}",)))
             continue
         sizes: list[str] = []
         for d, n in enumerate(a.shape):
-            sizes.append(_identifier(f"{name}_size{d}", taken) if n == DYNAMIC_INDEX else str(n))
+            sizes.append(identifier(f"{name}_size{d}", taken) if n == DYNAMIC_INDEX else str(n))
             taken.add(sizes[-1])
         element = c_type(cast(MemRefType[Attribute], t).element_type)
         pointer = f"{'' if a.written else 'const '}{element} *restrict {name}"
         declared = [f"int64_t {s}" for s in sizes if not s.isdigit()]
-        out.append(_Parameter(a, name, tuple(sizes), (pointer, *declared), status=last))
+        out.append(Parameter(a, name, tuple(sizes), (pointer, *declared), status=last))
     return out
 
 
@@ -215,7 +263,7 @@ def _table(w: Writer, op: memref.GlobalOp) -> str:
     values = values * count if len(values) == 1 else values
     single = isinstance(t.element_type, Float32Type)
     texts = [real_text(v, single) if isinstance(v, float) else integer_text(int(v)) for v in values]
-    name = _identifier(op.sym_name.data, w.taken[0])
+    name = identifier(op.sym_name.data, w.taken[0])
     w.taken[0].add(name)
     w.tables[op.sym_name.data] = Array(name, element, tuple(Expr(str(n)) for n in t.get_shape()))
     return f"static const {element} {name}[{count}] = {{{', '.join(texts)}}};"

@@ -142,12 +142,20 @@ class FunctionWriter(Writer, Walk[Expr, Array]):
 
     def allocate(self, op: memref.AllocOp | memref.AllocaOp) -> None:
         name, element = self.name(op.memref.name_hint, "scratch"), c_type(op.memref.type.element_type)
-        sizes = self.extents(op)
+        sizes = tuple(self._size(e, f"{name}_size{d}") for d, e in enumerate(self.extents(op)))
         total = self.product(Expr(f"(int64_t)sizeof(*{name})"), sizes)
         self.helpers.add("scratch")
         self.line(f"{element} *restrict const {name} = scratch({total.text});")
         self.heap[-1].append(name)
         self.values[op.memref] = Array(name, element, sizes)
+
+    def _size(self, e: Expr, name: str) -> Expr:
+        """The size of an array, in a variable if it has to be computed: each element's place needs it."""
+        if e.level == ATOM and "(" not in e.text:
+            return e
+        name = self.name(name, "size")
+        self.line(f"const int64_t {name} = {e.text};")
+        return Expr(name)
 
     def strides(self, a: Array) -> Sequence[Expr]:
         if a.strides is not None:

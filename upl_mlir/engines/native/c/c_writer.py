@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from xdsl.dialects import memref
+from xdsl.dialects import func, memref
 from xdsl.dialects.linalg.ops import FillOp, GenericOp
 from xdsl.ir import Attribute, Operation, SSAValue
 
@@ -21,6 +21,7 @@ _WORDS = (
     "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while asm typeof "
     "bool true false main status NULL NAN INFINITY HUGE_VAL EXIT_SUCCESS EXIT_FAILURE RAND_MAX MB_CUR_MAX errno "
     "math_errhandling MATH_ERRNO MATH_ERREXCEPT signgam size_t ptrdiff_t wchar_t div_t ldiv_t lldiv_t float_t double_t "
+    "FILE EOF BUFSIZ FILENAME_MAX FOPEN_MAX TMP_MAX SEEK_CUR SEEK_END SEEK_SET L_tmpnam fpos_t stdin stdout stderr "
     "isnan isinf isfinite isnormal signbit fpclassify isgreater isgreaterequal isless islessequal islessgreater isunordered"
 )
 _MATH = (
@@ -36,7 +37,8 @@ _STDLIB = (
 )
 _OF_HEADERS = re.compile(
     r"u?int(_fast|_least)?\d+_t|u?int(max|ptr)_t|U?INT(_FAST|_LEAST)?\d+_(MIN|MAX|C)|U?INT(MAX|PTR)_(MIN|MAX|C)|"
-    r"(PTRDIFF|SIZE|SIG_ATOMIC|WCHAR|WINT)_(MIN|MAX)|FP_\w+|M_\w+|_\w*"
+    r"(PTRDIFF|SIZE|SIG_ATOMIC|WCHAR|WINT)_(MIN|MAX)|FP_\w+|M_\w+|_\w*|"
+    r"P?MPIX?_\w+|(upl|UPL)_\w+"
 )
 RESERVED = frozenset([*_WORDS.split(), *(f"{n}{end}" for n in _MATH.split() for end in ("", "f", "l")), *_STDLIB.split()])
 """Words of C, and what the headers declare that the code includes."""
@@ -193,7 +195,7 @@ def _may_move(op: Operation, user: Operation, reads: bool) -> bool:
         return True
     between = op.next_op
     while between is not None and between is not user:
-        if any(isinstance(o, memref.StoreOp | memref.CopyOp | GenericOp | FillOp) for o in between.walk()):
+        if any(isinstance(o, memref.StoreOp | memref.CopyOp | GenericOp | FillOp | func.CallOp) for o in between.walk()):
             return False
         between = between.next_op
     return not user.regions
