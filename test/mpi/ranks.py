@@ -1,8 +1,6 @@
 """What runs on each rank: `mpiexec -n N python test/mpi/ranks.py CASE…` compares the engine "mpi" with native code.
 
-A case is an example, `NAME@SCALE` for a larger one, `NAME:OUT:IN,IN` for a gradient, `bench:NAME` for a program of
-bench/ranks, or `random:SEED` for one of test/agreement's generator.  With `~` before it sums are relaxed: results are
-compared within rounding.  The first rank prints a line for each: `equal`, `WRONG` with the outputs that differ on some
+A case is one of `programs.py`; with `~` before it sums are relaxed: results are compared within rounding.  The first rank prints a line for each: `equal`, `WRONG` with the outputs that differ on some
 rank, or the code with which the program is refused; then the bytes that all ranks sent, and the bytes that the exact sets
 of what they need say.
 """
@@ -17,45 +15,14 @@ import numpy as np
 from mpi4py import MPI
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "examples"), str(ROOT / "test")]
-from agreement.campaign import case_of  # noqa: E402
-from agreement.generator import generate as random_program  # noqa: E402
-from agreement.properties import host_arrays  # noqa: E402
-from data import generate  # noqa: E402
-
+sys.path[:0] = [str(ROOT), str(ROOT / "test")]
 import upl_mlir as upl  # noqa: E402
-from bench.ranks.cases import SMALL  # noqa: E402
 from bench.ranks.predicted import bytes_received  # noqa: E402
+from mpi.programs import case  # noqa: E402
 from upl_mlir.diagnostics import UplError  # noqa: E402
 from upl_mlir.engines.mpi.world import wait_for_all  # noqa: E402
 
 COMM = MPI.COMM_WORLD
-
-
-def case(text: str) -> tuple[upl.Program, dict[str, Any], dict[str, int]]:
-    """The program, its inputs, and parameters that do not follow from these."""
-    name, _, rest = text.removeprefix("~").partition(":")
-    if name == "random":
-        c = case_of(random_program(int(rest)), int(rest), noise=True)
-        p = upl.load(c.text)
-        return p, host_arrays(p, c.params, c.seed, noise=True), dict(c.params)
-    if name == "bench":
-        found = SMALL[rest]()
-        return found.program, found.inputs, found.params
-    name, _, scale = name.partition("@")
-    d = generate(name, int(scale or 1))
-    try:
-        plain = upl.load(ROOT / "examples" / f"{name}.upl", **{n: v for n, v in d.params.items() if isinstance(v, list)})
-    except UplError:  # how long a list is follows from a parameter
-        plain = upl.load(ROOT / "examples" / f"{name}.upl", **d.params)
-    params: dict[str, int] = {n: v for n, v in d.params.items() if n in plain.params and isinstance(v, int)}
-    p = upl.load(ROOT / "examples" / f"{name}.upl", **{n: v for n, v in d.params.items() if n not in params})
-    inputs: dict[str, Any] = dict(d.inputs)
-    if rest:
-        of, _, wrt = rest.partition(":")
-        p = upl.vjp(p, of=of, wrt=wrt.split(","))
-        inputs[f"d_{of}"] = np.random.default_rng(1).normal(size=np.shape(d.outputs[of]))
-    return p, inputs, params
 
 
 def equal(a: Any, b: Any) -> bool:
