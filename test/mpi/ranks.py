@@ -1,8 +1,8 @@
 """What runs on each rank: `mpiexec -n N python test/mpi/ranks.py CASE…` compares the engine "mpi" with native code.
 
-A case is one of `programs.py`; with `~` before it sums are relaxed: results are compared within rounding.  The first rank prints a line for each: `equal`, `WRONG` with the outputs that differ on some
-rank, or the code with which the program is refused; then the bytes that all ranks sent, and the bytes that the exact sets
-of what they need say.
+A case is one of `programs.py`; with `~` before it sums are relaxed: results are compared within rounding.  The first rank
+prints a line for each: `equal`, `WRONG` with the outputs that differ on some rank, or the code with which the program is
+refused; then the bytes that all ranks sent, and the bytes that the exact sets of what they need say.
 """
 
 from __future__ import annotations

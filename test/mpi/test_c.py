@@ -1,4 +1,4 @@
-"""Divided programs as C (`upl-opt --distribute -t c`): compiled by `mpicc`, run by `mpiexec`, native code's bits on every rank."""
+"""Divided programs as C (`upl-opt --distribute -t c`): compiled by `mpicc`, run by `mpiexec`, with native code's bits."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from xdsl.dialects.builtin import ModuleOp
 
 import upl_mlir as upl
 from mpi.programs import case
@@ -20,6 +21,7 @@ from upl_mlir.host.arrays import bind_parameters
 from upl_mlir.passes.distribute.schedule import distribute
 from upl_mlir.passes.lower_to_loops import written
 from upl_mlir.passes.schedule import prepared
+from upl_mlir.tools.upl_opt import main as upl_opt
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -36,40 +38,29 @@ SLOW = (
     *(f"bench:{name}" for name in ("heat3d", "nbody", "regression", "mlp-gradient", "heat3d-gradient", "nbody-gradient")),
 )  # fmt: skip
 RELAXED = ("~bench:regression", "~gmm:L:X", "~softmax", "~iris_batch:R:X")
-MAIN = """/* Reads arrays from files, calls the function, and writes what each rank has then. */
-#include <mpi.h>
+MAIN = """/* Reads arrays from files, calls the function, and writes what the rank has then. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include "program.h"
 
-static void *read_all(const char *name, size_t bytes)
+static void *of_file(const char *array, int rank, size_t bytes, bool out, void *p)
 {{
-    void *p = malloc(bytes + 1);
-    FILE *f = fopen(name, "rb");
-    if (!p || !f || fread(p, 1, bytes, f) != bytes) MPI_Abort(MPI_COMM_WORLD, 9);
+    char name[99];
+    snprintf(name, sizeof name, "%s.%d", array, rank);
+    FILE *f = fopen(name, out ? "wb" : "rb");
+    if (!out) p = malloc(bytes + 1);
+    if (!f || !p || (out ? fwrite(p, 1, bytes, f) : fread(p, 1, bytes, f)) != bytes) MPI_Abort(MPI_COMM_WORLD, 9);
     fclose(f);
     return p;
-}}
-
-static void write_all(const char *name, const void *p, size_t bytes)
-{{
-    FILE *f = fopen(name, "wb");
-    if (!f || fwrite(p, 1, bytes, f) != bytes) MPI_Abort(MPI_COMM_WORLD, 9);
-    fclose(f);
 }}
 
 int main(int argc, char **argv)
 {{
     int rank;
-    char name[99];
     int64_t status = 0;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-{read}
-    {call}
-    if (status) MPI_Abort(MPI_COMM_WORLD, 8);
-{write}
+{body}
     MPI_Finalize();
     return 0;
 }}
@@ -77,46 +68,49 @@ int main(int argc, char **argv)
 
 
 class Built:
-    """A program as an executable, with the shapes of its results by native code."""
+    """A program as an executable, its inputs, and its results by native code."""
 
-    def __init__(self, text: str, folder: Path, whole: bool = True):
+    def __init__(self, text: str, folder: Path, *, whole: bool = True):
+        """With `whole` ranks get whole results."""
         self.folder, self.gather = folder, "relaxed" if text.startswith("~") else "ordered"
-        p, self.inputs, params = case(text)
-        self.wanted = upl.compile(p, engine="native", gather="ordered")(**self.inputs, **params)
-        divided = distribute(prepared(p.module, "f64", self.gather), gather=self.gather).program
+        p, given, params = case(text)
+        self.wanted = upl.compile(p, engine="native", gather="ordered")(**given, **params)
+        program = prepared(p.module, "f64", self.gather)
+        divided = distribute(program, gather=self.gather).program
+        self.arguments = arguments_of(function_of(written(divided).module))[:-1]
+        self.inputs = {a.name: np.asarray(given[a.name], a.dtype) for a in self.arguments if a.name in given}
         (folder / "program.c").write_text(emit_ranks(divided), encoding="utf-8")
         (folder / "program.h").write_text(emit_ranks(divided, only_header=True), encoding="utf-8")
-        known = {**params, **bind_parameters(prepared(p.module, "f64", self.gather), self.inputs, params)}
-        (folder / "main.c").write_text(self._main(written(divided).module, known, whole), encoding="utf-8")
+        (folder / "main.c").write_text(self._main(bind_parameters(program, given, params), whole), encoding="utf-8")
         assert MPICC is not None
-        command = [MPICC, *STRICT, "main.c", "-include", "program.h", "program.c", "-o", "program", "-lm"]
+        command = [MPICC, *STRICT, "main.c", "program.c", "-o", "program", "-lm"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
         assert not done.returncode, done.stderr
 
-    def _main(self, module: ModuleOp, params: dict[str, int], whole: bool) -> str:
-        function = function_of(module)
-        read: list[str] = []
-        write: list[str] = []
+    def _main(self, params: Mapping[str, int], whole: bool) -> str:
+        lines: list[str] = []
         given = ["MPI_COMM_WORLD", "true" if whole else "false"]
-        for a in arguments_of(function)[:-1]:
+        for number, a in enumerate(self.arguments):
             if a.rank is None:
                 given += [str(params[a.name])] if a.name in params else []
                 continue
-            array = self.wanted[a.name] if a.name in self.wanted else np.asarray(self.inputs[a.name], a.dtype)
-            start = np.full(array.shape, 7, array.dtype) if a.name in self.wanted else array
-            name = f"a{len(read)}"
-            (self.folder / f"{name}.bin").write_bytes(np.ascontiguousarray(start).tobytes())
-            read.append(f'    void *{name} = read_all("{name}.bin", {array.nbytes});')
+            array, name = {**self.inputs, **self.wanted}[a.name], f"array{number}"
+            lines.append(f'void *{name} = of_file("{a.name}", rank, {array.nbytes}, false, NULL);')
             given += [name, *(str(n) for n, known in zip(array.shape, a.shape, strict=True) if known < 0)]
+        name = self.folder.joinpath("program.h").read_text(encoding="utf-8").split(":", 1)[0].removeprefix("/* ")
+        lines += [f"{name}({', '.join([*given, '&status'])});", "if (status) MPI_Abort(MPI_COMM_WORLD, 8);"]
+        for number, a in enumerate(self.arguments):
             if a.name in self.wanted:
-                write.append(f'    snprintf(name, sizeof name, "{a.name}.%d", rank);')
-                write.append(f"    write_all(name, {name}, {array.nbytes});")
-        call = f"{function.sym_name.data}({', '.join([*given, '&status'])});"
-        return MAIN.format(read="\n".join(read), call=call, write="\n".join(write))
+                lines.append(f'of_file("{a.name}", rank, {self.wanted[a.name].nbytes}, true, array{number});')
+        return MAIN.format(body="\n".join(f"    {line}" for line in lines))
 
-    def run(self, ranks: int) -> list[dict[str, np.ndarray]]:
-        """What each rank has in the arrays of results."""
+    def run(self, ranks: int, inputs: Callable[[int], Mapping[str, Any]] = lambda _: {}) -> list[dict[str, Any]]:
+        """What each rank has in the arrays of results, full of sevens before; `inputs` are other inputs of a rank."""
         assert MPIEXEC is not None
+        sevens = {n: np.full(v.shape, 7, v.dtype) for n, v in self.wanted.items()}
+        for rank in range(ranks):
+            for n, v in {**self.inputs, **inputs(rank), **sevens}.items():
+                (self.folder / f"{n}.{rank}").write_bytes(np.ascontiguousarray(v).tobytes())
         command = [MPIEXEC, "-n", str(ranks), "./program"]
         done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False, timeout=300)
         assert not done.returncode, done.stderr
@@ -149,3 +143,46 @@ def test_programs_on_one_to_three_ranks(text: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", [*SLOW, *RELAXED])
 def test_more_programs(text: str, tmp_path: Path) -> None:
     agrees(text, tmp_path, (2, 3, 4))
+
+
+@needs_mpicc
+def test_blocks_only(tmp_path: Path) -> None:
+    """Without whole results a rank reads and writes its blocks of arrays: what it has of others may be anything."""
+    built, ranks = Built("jacobi2d@3", tmp_path, whole=False), 3
+    a, b = built.inputs["A"], built.wanted["B"]
+    ends = [len(a) * r // ranks for r in range(ranks + 1)]
+
+    def mine(rank: int) -> dict[str, Any]:
+        own = np.full(a.shape, np.nan)
+        own[ends[rank] : ends[rank + 1]] = a[ends[rank] : ends[rank + 1]]
+        return {"A": own}
+
+    for rank, found in enumerate(built.run(ranks, mine)):
+        expected = np.full(b.shape, 7.0)
+        expected[ends[rank] : ends[rank + 1]] = b[ends[rank] : ends[rank + 1]]
+        assert found["B"].tobytes() == expected.tobytes()
+        assert found["Change"] == built.wanted["Change"]
+
+
+def divided(name: str, folder: Path, options: str) -> Path:
+    """The loops of one rank, as a file."""
+    path = folder / "ranks.mlir"
+    assert not upl_opt([str(EXAMPLES / f"{name}.upl"), f"--distribute={options}", "-o", str(path)])
+    return path
+
+
+def test_an_edited_text_is_proved_before_it_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, out = divided("wave", tmp_path, "gather=ordered,steps=1"), tmp_path / "wave.c"
+    text = path.read_text(encoding="utf-8")
+    assert "first1-1.." in text
+    assert not upl_opt([str(path), "-t", "c", "-o", str(out)]) and "MPI_Isend" in out.read_text(encoding="utf-8")
+    path.write_text(text.replace("i in 0, first1-1..", "i in 0, first1.."), encoding="utf-8")
+    assert upl_opt([str(path), "-t", "c", "-o", str(tmp_path / "wrong.c")]) == 1
+    assert "UPL1830" in capsys.readouterr().err and not (tmp_path / "wrong.c").exists()
+
+
+def test_lowered_loops_have_no_exchanges_to_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = divided("floyd_warshall", tmp_path, "gather=ordered")
+    assert upl_opt([str(path), "--lower-loops", "-t", "c"]) == 1
+    error = capsys.readouterr().err
+    assert "error[UPL1820]" in error and "leave out `--lower-loops`" in error

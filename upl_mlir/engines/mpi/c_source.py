@@ -10,6 +10,7 @@ expressions. What sends and receives is the same for all programs (`ranks.h`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -116,7 +117,7 @@ class RankFile:
         declared = prototype(f.name, outer)
         if only_header:
             return header(f.name, declared, about, "#include <mpi.h>\n")
-        inner = f.function("static " + prototype("upl_rank", ["const upl_ranks *upl_all", *f.declarations]))
+        inner = f.function("static " + prototype("upl_rank", ["const upl_ranks *upl_all", *f.declarations]), "upl_all")
         main = self._main(declared)
         moved = (*self.moved, *self.results)
         fields = max(max(len(m.ranges), len(m.axes), 1) for m in moved) if moved else 1
@@ -172,7 +173,7 @@ class RankFile:
         for place, value in zip(places, w.body(block), strict=True):
             w.line(f"{into}{place} = {value.text};")
         body = "\n".join(w.lines)
-        silent = "".join(f"    (void){n};\n" for n in ("of", "at") if f" {n}[" not in body)
+        silent = "".join(f"    (void){n};\n" for n in ("of", "at", into) if not re.search(rf"\b{n}\b", body))
         return f"static void {name}(const int64_t *of, const int64_t *at, {result})\n{{\n{silent}{body}\n}}"
 
     # -- exchanges ---------------------------------------------------------------------------------------------------

@@ -118,8 +118,8 @@ class CFile:
         names = {self.name, *(t.name for t in w.tables.values())}
         return FunctionWriter(helpers=w.helpers, tables=w.tables, taken=[names])
 
-    def function(self, declared: str) -> str:
-        """The text of the function, as it is declared."""
+    def function(self, declared: str, *others: str) -> str:
+        """The text of the function, as it is declared, with parameters of these names before its own."""
         w, f = self._writer, self._function
         for arg, p in zip(f.body.block.args, self.parameters, strict=True):
             if p.argument.rank is None:
@@ -131,7 +131,7 @@ class CFile:
         for scratch in reversed(w.heap[0]):
             w.line(f"free({scratch});")
         body = "\n".join(w.lines)
-        names = [d.split()[-1].lstrip("*") for d in self.declarations]
+        names = [*others, *(d.split()[-1].lstrip("*") for d in self.declarations)]
         unused = [n for n in names if not re.search(rf"\b{n}\b", body)]
         silent = "".join(f"    (void){n};\n" for n in unused)
         return f"{declared}\n{{\n{silent}{body}\n}}"

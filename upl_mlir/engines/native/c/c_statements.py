@@ -41,7 +41,8 @@ class FunctionWriter(Writer, Walk[Expr, Array]):
         return True
 
     def exchange(self, op: func.CallOp) -> None:
-        raise error("UPL1820", "C code of a program for several ranks is not built yet")
+        message = "C code of a program for several ranks is made of its schedule, which the module has no longer"
+        raise error("UPL1820", message, help="leave out `--lower-loops`")
 
     def unknown(self, op: Operation) -> Exception:
         return error("UPL1820", f"C code does not know the operation `{op.name}`")
