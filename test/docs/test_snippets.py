@@ -3,7 +3,7 @@
 On a page that begins with one of the blocks below, the blocks run in order, in a directory of their own that has `examples`:
 
     ```upl        after a line that says "Save as `NAME`": the file is written; other blocks must parse as statements
-    ```python     after such a line likewise
+    ```python, c  after such a line likewise
     ```console    `$ command` lines, each with the output that is expected below it; `…` stands for any text, lines included
     ```python     run in one namespace
 """
@@ -24,7 +24,7 @@ PAGES = [
     f"docs/{p}.md"
     for p in ("tutorial", "drawing", "extending", "native", "explore", "debugging", "circuits", "nn", "checked")
 ]
-BLOCK = re.compile(r"(?P<before>[^\n]*\n)?\n?```(?P<kind>upl|console|python)\n(?P<text>.*?)^```$", re.S | re.M)
+BLOCK = re.compile(r"(?P<before>[^\n]*\n)?\n?```(?P<kind>upl|console|python|c)\n(?P<text>.*?)^```$", re.S | re.M)
 
 
 def matches(expected: str, found: str) -> bool:
@@ -61,9 +61,9 @@ def test_a_page(page, tmp_path, monkeypatch):
         text, done = block["text"], done + 1
         saved = re.search(r"Save as `([^`]+)`", block["before"] or "")
         match block["kind"]:
-            case "upl" | "python" if saved:
+            case "upl" | "python" | "c" if saved:
                 Path(saved[1]).write_text(text, encoding="utf-8")
-            case "upl":
+            case "upl" | "c":
                 pass
             case "console":
                 run_console(text, tmp_path)

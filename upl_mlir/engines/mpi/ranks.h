@@ -54,7 +54,7 @@ static void upl_copy(const upl_exchange *x, char *array, const int64_t *sizes, c
     const int last = x->axes - 1;
     const bool rows = last >= 0 && !x->modulus[last]; /* then elements along the last axis lie side by side */
     const size_t run = x->bytes * (size_t)(rows ? box->high[x->field[last]] - box->low[x->field[last]] + 1 : 1);
-    int64_t at[UPL_FIELDS];
+    int64_t at[UPL_FIELDS] = {0};
     for (int k = 0; k <= last; ++k) at[k] = box->low[x->field[k]];
     for (;; buffer += run) {
         int64_t place = 0;
