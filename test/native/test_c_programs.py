@@ -97,6 +97,22 @@ def call(function: Any, arguments: Any, params: dict[str, int], arrays: dict[str
     assert not status
 
 
+def test_a_port_in_f32_rounds_as_c(compiler: str, tmp_path: Path) -> None:
+    """gcc 12 forgets `(float)` where it computes two such numbers at once."""
+    p = upl.load("""program rounds
+param n >= 1
+input X<d,k> in 1<=d<=n, 1<=k<=2 { X -> F.x<d,k>; X -> F.y<d,k> }
+output R<d,k>
+node F<d,k> { in x: f32, y; x + (1 + y) -> R<d,k> }
+""")
+    given = {"X": np.random.default_rng(3).standard_normal((3, 2))}
+    wanted = upl.compile(p, gather="ordered")(**given)
+    function, arguments = compiled(p, compiler, tmp_path, "f64")
+    found = {"R": np.zeros((3, 2))}
+    call(function, arguments, {"n": 3}, given | found)
+    assert found["R"].tobytes() == wanted["R"].tobytes()
+
+
 @pytest.mark.parametrize("kernel", [1.0, np.inf])
 def test_the_gradient_of_a_convolution_as_c(kernel: float, compiler: str, tmp_path: Path) -> None:
     """Relaxed: by a copy with zeros round it, or tap by tap."""

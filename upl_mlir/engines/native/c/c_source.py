@@ -33,6 +33,10 @@ from upl_mlir.engines.native.llvm.values import Argument
 from upl_mlir.engines.native.signature import arguments_of, function_of, layouts_of
 from upl_mlir.passes.analysis.proved import ASSUMED
 
+KEEP_ROUNDING = """#if defined __GNUC__ && !defined __clang__
+#pragma GCC optimize ("no-tree-slp-vectorize") /* gcc 12 leaves out `(float)` in `(double)(float)x`, for two at once */
+#endif"""
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -94,6 +98,7 @@ class CFile:
         )
         self.parameters = [replace(p, layout=layouts.get(p.name, "")) for p in parameters]
         self.assumed = _taken(module)
+        self._narrows = False  # whether numbers are rounded to those of `float`
         self._tables = [_table(w, op) for op in module.ops if isinstance(op, memref.GlobalOp)]
 
     @property
@@ -134,6 +139,7 @@ class CFile:
         names = [*others, *(d.split()[-1].lstrip("*") for d in self.declarations)]
         unused = [n for n in names if not re.search(rf"\b{n}\b", body)]
         silent = "".join(f"    (void){n};\n" for n in unused)
+        self._narrows = "(double)" in body and "(float)" in body
         return f"{declared}\n{{\n{silent}{body}\n}}"
 
     def need(self, helper: str) -> None:
@@ -147,7 +153,7 @@ class CFile:
         return [
             "\n".join(f"#include <{name}>" for name in dict.fromkeys(found)),
             "#ifdef __clang__\n#pragma STDC FP_CONTRACT OFF /* a * b + c keeps its two roundings */\n#endif",
-            *self._tables, *helpers,
+            *([KEEP_ROUNDING] if self._narrows else []), *self._tables, *helpers,
         ]  # fmt: skip
 
 
