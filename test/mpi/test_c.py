@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
-from upl_mlir.diagnostics import UplError
 from mpi.programs import case
+from upl_mlir.diagnostics import UplError
 from upl_mlir.dialects.upl.query import poly_context
 from upl_mlir.engines.mpi.c_source import emit_ranks
 from upl_mlir.engines.native.llvm.values import Argument
