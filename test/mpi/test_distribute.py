@@ -8,6 +8,9 @@ import pytest
 
 import upl_mlir as upl
 from upl_mlir.diagnostics import UplError
+from upl_mlir.engines.mpi.kept import plan_of_text, text_of
+from upl_mlir.engines.mpi.plan import make_plan
+from upl_mlir.engines.native import target
 from upl_mlir.passes.distribute.schedule import Distributed, distribute
 from upl_mlir.passes.loops.ir import read, write
 from upl_mlir.passes.loops.legal import faults
@@ -180,3 +183,20 @@ def test_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert '"kind"' not in capsys.readouterr().err
     assert not upl_tool(["check", path, "--ranks"])
     assert "ranks: proved for any number of ranks" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "of", "gather", "saved"),
+    [("jacobi1d", (), "ordered", True), ("floyd_warshall", (), "ordered", False), ("gmm", (), "relaxed", False),
+     ("wave", ("Y", "U0", "C"), "ordered", False), ("softmax", (), "relaxed", False)],
+)  # fmt: skip
+def test_a_plan_is_read_back_as_it_was(name: str, of: tuple[str, ...], gather: str, saved: bool) -> None:
+    """The plan that a later process finds on disk is the one that was made."""
+    p = upl.load(EXAMPLES / f"{name}.upl")
+    if of:
+        p = upl.vjp(p, of=of[0], wrt=list(of[1:]))
+    program = prepared(p.module, "f64", gather)
+    plan = make_plan(program, target.host(), real="f64", gather=gather, threads=1, saved=saved)
+    open_ = (("Node", "x"),)
+    assert plan.moved and bool(plan.states) == saved
+    assert plan_of_text(text_of(plan, open_)) == (plan, open_)

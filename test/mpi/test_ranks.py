@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import os
 import shutil
 import signal
 import subprocess
@@ -136,6 +138,32 @@ def test_the_command_prints_once(tmp_path: Path) -> None:
         [*command[:-1], "W=[1,2]", "--ranks", "2"], capture_output=True, text=True, cwd=ROOT, timeout=120, check=False
     )
     assert wrong.returncode == 1 and wrong.stderr.count("error[UPL1503]") == 1 and "Traceback" not in wrong.stderr
+
+
+@needs_mpi
+def test_a_later_process_finds_the_plan(tmp_path: Path) -> None:
+    """The division and its proof are on disk; of another program, or for another order of sums, they are not."""
+    text = (ROOT / "examples/floyd_warshall.upl").read_text(encoding="utf-8")
+    program, stats = tmp_path / "program.upl", tmp_path / "stats.json"
+    environment = {**os.environ, "UPL_CACHE_DIR": str(tmp_path / "cache")}
+
+    def run(*more: str) -> tuple[bool, str]:
+        command = ["run", str(program), "--ranks", "2", "--input", "W=[[0,5,9],[1,0,2],[9,1,0]]", "--stats", str(stats)]
+        done = subprocess.run(
+            [sys.executable, "-m", "upl_mlir", *command, *more], capture_output=True, text=True, cwd=ROOT, timeout=120,
+            check=False, env=environment,
+        )  # fmt: skip
+        assert not done.returncode, done.stderr
+        return json.loads(stats.read_text(encoding="utf-8"))["cached"], done.stdout
+
+    program.write_text(text, encoding="utf-8")
+    first, out = run()
+    assert not first
+    assert run() == (True, out)
+    assert not run("--gather", "ordered")[0]
+    program.write_text(text.replace("to + from #2", "to + from + 1 #2"), encoding="utf-8")
+    found, other = run()
+    assert not found and other != out
 
 
 @needs_mpi

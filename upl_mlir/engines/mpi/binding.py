@@ -25,7 +25,6 @@ from upl_mlir.engines.native.backend import Kernel
 from upl_mlir.engines.native.call import Again, again_call
 from upl_mlir.engines.native.outside import memory
 from upl_mlir.host.arrays import HostPort, host_ports
-from upl_mlir.passes.analysis.sizes import Sizes
 from upl_mlir.passes.loops.program import Block
 from upl_mlir.poly.expr import IndexExpr
 
@@ -64,7 +63,6 @@ class Binding:
         self.own: Mapping[str, int] = self.blocks.of[self.rank]
         self.lower = {n: self._number(la.lower) for n, la in plan.layouts.items()}
         self.shape = {n: self._number(la.shape) for n, la in plan.layouts.items()}
-        self.firings, self.tokens = Sizes.of(program).at(params)
         text = repr(sorted(self.params.items())).encode()
         self.digest = int.from_bytes(hashlib.blake2b(text, digest_size=7).digest(), "big")
         """A number that tells bindings of different sizes apart."""

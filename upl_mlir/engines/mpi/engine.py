@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from upl_mlir.dialects.upl.query import inputs as all_inputs
 from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.engines.mpi.binding import Binding
 from upl_mlir.engines.mpi.checkpoint import Checkpoints, Identity
+from upl_mlir.engines.mpi.kept import Open, plan_of_text, text_of
 from upl_mlir.engines.mpi.plan import Plan, make_plan
 from upl_mlir.engines.mpi.world import in_place, operator, wait_for_all, world
 from upl_mlir.engines.native import call, target
@@ -32,8 +33,9 @@ from upl_mlir.engines.native.backend import compile_emitted
 from upl_mlir.engines.native.call import Again
 from upl_mlir.engines.native.engine import MAX_KNOWN, fault_of, in_place_of, signature, target_of
 from upl_mlir.engines.native.outside import handling
-from upl_mlir.engines.native.whole import Source
+from upl_mlir.engines.native.whole import Source, key_of
 from upl_mlir.host.arrays import bind_arrays, bind_parameters, check_names, dense_arrays
+from upl_mlir.host.cache import open_cache
 from upl_mlir.host.given import cast_values
 from upl_mlir.passes.analysis.at_sizes import require_at
 from upl_mlir.passes.analysis.proved import require_proved
@@ -58,6 +60,8 @@ class Stats:
     bytes_sent: int
     messages_sent: int
     bytes_sent_by_all: int
+    cached: bool
+    """Whether the division and its proof were found on disk."""
     taken_up_at: int | None = None
     """The iteration of a checkpoint with which the run began."""
 
@@ -67,7 +71,8 @@ class Stats:
             "engine": "mpi", "firings": self.firings, "tokens": self.tokens, "tokens_sent": total(self.tokens),
             "peak_waiting": None, "seconds": self.seconds, "compile_seconds": self.compile_seconds, "ranks": self.ranks,
             "rank": self.rank, "bytes_sent": self.bytes_sent, "messages_sent": self.messages_sent,
-            "bytes_sent_by_all": self.bytes_sent_by_all, "taken_up_at": self.taken_up_at,
+            "bytes_sent_by_all": self.bytes_sent_by_all, "cached": self.cached,
+            "taken_up_at": self.taken_up_at,
         }  # fmt: skip
 
 
@@ -106,25 +111,33 @@ class MpiEngine:
         if isinstance(made, UplError):
             raise made
         self.plan: Plan = made[0]
-        self._open: tuple[tuple[str, str], ...] = made[1]
+        self._open: Open = made[1]
         self.kernel = compile_emitted(self.plan.emitted, target.host(), threads)
         self.compile_seconds = time.perf_counter() - start
-        firings, tokens = dict.fromkeys(self._sizes.firings), dict.fromkeys(self._sizes.tokens)
-        self._stats = Stats(firings, tokens, self.ranks, self.rank, 0.0, self.compile_seconds, 0, 0, 0)
+        self._stats = Stats({}, {}, self.ranks, self.rank, 0.0, self.compile_seconds, 0, 0, 0, made[2])
+        self._bound: Mapping[str, int] | None = None
         self._known: dict[tuple[object, ...], Binding] = {}
 
     def _made(
         self, real: str, gather: str, threads: int, sizes: Mapping[str, int] | None
-    ) -> tuple[Plan, tuple[tuple[str, str], ...]] | UplError:
+    ) -> tuple[Plan, Open, bool] | UplError:
+        """The plan, which is proved, the inputs of which tokens are to be counted, and whether they were found on disk."""
+        machine, store = target.host(), open_cache()
+        saved = self.folder is not None
+        options = f"ranks {real} {gather} {threads} saved={saved} {sorted((sizes or {}).items())}"
         try:
+            key, keep = key_of(self.source, options, machine)
+            found = store.read(f"{key}.plan")
+            if found is not None:
+                return *plan_of_text(found), True
             program = self.source.read()
             open_ = require_proved(program)
-            return make_plan(
-                program, target.host(), real=real, gather=gather, threads=threads, saved=self.folder is not None,
-                sizes=sizes,
-            ), open_
+            plan = make_plan(program, machine, real=real, gather=gather, threads=threads, saved=saved, sizes=sizes)
         except UplError as e:
             return e
+        store.write(f"{key}.plan", text_of(plan, open_))
+        keep()
+        return plan, open_, False
 
     @cached_property
     def program(self) -> ProgramOp:
@@ -137,7 +150,11 @@ class MpiEngine:
 
     def stats(self) -> Stats:
         """What the last run did."""
-        return self._stats
+        sizes = self._sizes
+        if self._bound is None:
+            return replace(self._stats, firings=dict.fromkeys(sizes.firings), tokens=dict.fromkeys(sizes.tokens))
+        firings, tokens = sizes.at(self._bound)
+        return replace(self._stats, firings=firings, tokens=tokens)
 
     def scalar(self) -> Any:
         """There is nothing to distribute in a program without fields."""
@@ -183,9 +200,10 @@ class MpiEngine:
             b.gather(self.comm, results)
         if saved is not None:
             saved.end()
+        self._bound = b.params
         self._stats = Stats(
-            b.firings, b.tokens, self.ranks, self.rank, time.perf_counter() - start, self.compile_seconds, run.bytes,
-            run.messages, int(every[:, 1].sum()), None if saved is None else saved.taken_up,
+            {}, {}, self.ranks, self.rank, time.perf_counter() - start, self.compile_seconds, run.bytes,
+            run.messages, int(every[:, 1].sum()), self._stats.cached, None if saved is None else saved.taken_up,
         )  # fmt: skip
         return results if self.local else {n: _result(b, n, found, into) for n, found in results.items()}
 

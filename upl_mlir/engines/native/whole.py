@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import weakref
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
@@ -22,6 +22,7 @@ from upl_mlir.engines.native.llvm.values import Argument, EmittedModule
 from upl_mlir.engines.native.products.tiles import TileFormat
 from upl_mlir.host.cache import digest, open_cache, package_key
 from upl_mlir.passes.layouts import Layout, Scratch
+from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.parse import parse_index
 
 
@@ -63,8 +64,8 @@ class Whole:
 
 
 @dataclass(frozen=True, eq=False)
-class _Made:
-    """What a compilation needs no program for."""
+class Made:
+    """What a compilation needs no program for: the fields are those of `Whole`."""
 
     emitted: EmittedModule
     layouts: dict[str, Layout]
@@ -85,15 +86,7 @@ def compile_program(
     call.prepare()
     machine = target.host()
     threads = threads if threads == 1 or call.extension().module is not None else 1
-    options = f"{real} {gather} {threads} {sorted(fixed.items())} {sorted(narrow)}"
-    store = open_cache()
-    mine = None if source.key is None else digest(source.key, options, machine.key, package_key())
-    alias = None if mine is None or source.by_content else f"{mine}.native"
-    given = store.read(alias) if alias is not None else None  # the key of the program's content, found before
-    if mine is not None and source.by_content:
-        key = mine
-    else:
-        key = given.decode() if given is not None else digest(str(source.read()), options, machine.key, package_key())
+    key, keep = key_of(source, f"{real} {gather} {threads} {sorted(fixed.items())} {sorted(narrow)}", machine)
     found = _find(key, machine, threads)
     if found is None:
         program = source.read()
@@ -119,13 +112,32 @@ def compile_program(
         with ThreadPoolExecutor(1) as pool:  # LLVM needs no lock of Python's: it works while the program is proved
             kernel = pool.submit(compile_emitted, emitted, machine, threads)
             open_ = require_proved(program)
-        made = _Made(emitted, lowered.layouts, lowered.scratch, open_)
-        store.write(f"{key}.json", _text(made))
+        made = Made(emitted, lowered.layouts, lowered.scratch, open_)
+        open_cache().write(f"{key}.json", json.dumps(data_of(made)).encode())
         found = _whole(key, made, kernel.result(), found=False)
-    if alias is not None and given is None:
-        store.write(alias, key.encode())
-    source.keep()
+    keep()
     return found
+
+
+def key_of(source: Source, options: str, machine: target.Machine) -> tuple[str, Callable[[], None]]:
+    """The key of what is made of a program's content with some options, and a function that tells later processes of it.
+
+    These then find the key without making the program."""
+    store = open_cache()
+    mine = None if source.key is None else digest(source.key, options, machine.key, package_key())
+    alias = None if mine is None or source.by_content else f"{mine}.native"
+    given = store.read(alias) if alias is not None else None  # the key of the program's content, found before
+    if mine is not None and source.by_content:
+        key = mine
+    else:
+        key = given.decode() if given is not None else digest(str(source.read()), options, machine.key, package_key())
+
+    def keep() -> None:
+        if alias is not None and given is None:
+            store.write(alias, key.encode())
+        source.keep()
+
+    return key, keep
 
 
 def _ahead(program: ProgramOp, machine: target.Machine, real: str, gather: str) -> Ahead | None:
@@ -146,38 +158,33 @@ def _find(key: str, machine: target.Machine, threads: int) -> Whole | None:
     whole = _in_memory.get(key)
     if whole is not None:
         return whole if whole.again else replace(whole, again=True)
-    made = _read(open_cache().read(f"{key}.json"))
-    return None if made is None else _whole(key, made, compile_emitted(made.emitted, machine, threads), found=True)
+    data = open_cache().read(f"{key}.json")  # the cache has made sure that it is whole
+    if data is None:
+        return None
+    made = made_of(json.loads(data))
+    return _whole(key, made, compile_emitted(made.emitted, machine, threads), found=True)
 
 
-def _whole(key: str, made: _Made, kernel: Kernel, *, found: bool) -> Whole:
+def _whole(key: str, made: Made, kernel: Kernel, *, found: bool) -> Whole:
     whole = Whole(key, kernel, made.layouts, made.scratch, made.open, again=found and kernel.cached)
     _in_memory[key] = whole
     return whole
 
 
-def _text(made: _Made) -> bytes:
-    """As JSON: index expressions as their texts."""
+def data_of(made: Made) -> dict[str, Any]:
+    """For JSON: index expressions as their texts."""
     e = made.emitted
-    data: dict[str, Any] = {
+    return {
         "name": e.name, "ir": e.ir, "arguments": [asdict(a) for a in e.arguments],
         "shared": [[name, asdict(f)] for name, f in e.shared],
         "layouts": {n: [[str(x) for x in a.lower], [str(x) for x in a.shape]] for n, a in made.layouts.items()},
         "scratch": [[s.name, s.element_bytes, [str(x) for x in s.shape]] for s in made.scratch],
         "open": made.open,
     }  # fmt: skip
-    return json.dumps(data).encode()
 
 
-def _read(data: bytes | None) -> _Made | None:
-    """What `_text` wrote; the cache has made sure that it is whole."""
-    if data is None:
-        return None
-    d: dict[str, Any] = json.loads(data)
-
-    def expressions(texts: list[str]) -> tuple[Any, ...]:
-        return tuple(map(parse_index, texts))
-
+def made_of(d: Mapping[str, Any]) -> Made:
+    """What `data_of` made data of."""
     arguments = tuple(
         Argument(a["name"], a["dtype"], a["rank"], tuple(a["shape"]), a["written"]) for a in d["arguments"]
     )
@@ -185,4 +192,9 @@ def _read(data: bytes | None) -> _Made | None:
     layouts = {n: Layout(expressions(lower), expressions(shape)) for n, (lower, shape) in d["layouts"].items()}
     scratch = tuple(Scratch(name, size, expressions(shape)) for name, size, shape in d["scratch"])
     open_ = tuple((str(name), str(port)) for name, port in d["open"])
-    return _Made(EmittedModule(d["name"], d["ir"], arguments, shared), layouts, scratch, open_)
+    return Made(EmittedModule(d["name"], d["ir"], arguments, shared), layouts, scratch, open_)
+
+
+def expressions(texts: Iterable[str]) -> tuple[IndexExpr, ...]:
+    """Index expressions of their texts."""
+    return tuple(map(parse_index, texts))

@@ -24,6 +24,7 @@ from xdsl.dialects.builtin import (
     StringAttr,
 )
 from xdsl.ir import Attribute
+from xdsl.transforms.dead_code_elimination import dce
 
 from upl_mlir.diagnostics import error
 from upl_mlir.engines.native.c.c_expressions import HELPERS, Expr, c_type, integer_text, real_text
@@ -88,6 +89,7 @@ class CFile:
 
     def __init__(self, module: ModuleOp, name: str | None = None, writer: type[FunctionWriter] = FunctionWriter):
         """`name` replaces the function's."""
+        dce(module)  # compilers warn of variables that nothing uses
         self._function = function_of(module)
         self._writer = w = writer()
         self.name = identifier(name or self._function.sym_name.data, set())
