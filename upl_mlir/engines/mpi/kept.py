@@ -22,7 +22,7 @@ Open = tuple[tuple[str, str], ...]
 def text_of(plan: Plan, open_: Open) -> bytes:
     """A plan as JSON; blocks by their numbers, index expressions as their texts."""
 
-    def cut(found: tuple[int, Block] | None) -> list[int] | None:
+    def numbered(found: tuple[int, Block] | None) -> list[int] | None:
         return None if found is None else [found[0], plan.blocks.index(found[1])]
 
     data: dict[str, Any] = {
@@ -38,11 +38,11 @@ def text_of(plan: Plan, open_: Open) -> bytes:
             }
             for m in plan.moved
         ],
-        "cut": {n: cut(c) for n, c in plan.cut.items()},
+        "cut": {n: numbered(c) for n, c in plan.cut.items()},
         "states": [
-            [asdict(s.loop), [[a.name, a.dtype, _of_axes(a.axes), cut(a.cut)] for a in s.arrays]] for s in plan.states
+            [asdict(s.loop), [[a.name, a.dtype, _of_axes(a.axes), numbered(a.cut)] for a in s.arrays]] for s in plan.states
         ],
-        "inputs": {n: cut(c) for n, c in plan.inputs.items()},
+        "inputs": {n: numbered(c) for n, c in plan.inputs.items()},
     }  # fmt: skip
     return json.dumps(data).encode()
 
@@ -53,12 +53,18 @@ def plan_of_text(data: bytes) -> tuple[Plan, Open]:
     made = made_of(d["made"])
     blocks = tuple(Block(first, last, *expressions(ends)) for first, last, *ends in d["blocks"])
 
+    def block(number: int | None) -> Block | None:
+        return None if number is None else blocks[number]
+
+    def cut(found: Sequence[int] | None) -> tuple[int, Block] | None:
+        return None if found is None else (found[0], blocks[found[1]])
+
     def cuts(found: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, Block]]:
         return {n: (at, blocks[b]) for n, (at, b) in found.items()}
 
     moved = tuple(
         Moved(
-            m["array"], m["dtype"], _axes(m["axes"]), m["at"], None if m["block"] is None else blocks[m["block"]],
+            m["array"], m["dtype"], _axes(m["axes"]), m["at"], block(m["block"]),
             tuple(Range(var, expressions(lows), expressions(highs)) for var, lows, highs in m["ranges"]),
             tuple(m["variables"]), None if m["combined"] is None else Gather[m["combined"]],
         )
@@ -66,10 +72,10 @@ def plan_of_text(data: bytes) -> tuple[Plan, Open]:
     )  # fmt: skip
     states = tuple(
         State(
-            Saved(**{**loop, "arrays": tuple(loop["arrays"])}),
-            tuple(Kept(n, t, _axes(axes), None if c is None else (c[0], blocks[c[1]])) for n, t, axes, c in arrays),
+            Saved(s["var"], s["begin"], s["steps"], tuple(s["arrays"]), s["first"]),
+            tuple(Kept(n, t, _axes(axes), cut(c)) for n, t, axes, c in kept),
         )
-        for loop, arrays in d["states"]
+        for s, kept in d["states"]
     )
     plan = Plan(
         made.emitted, made.layouts, made.scratch, tuple(d["params"]), blocks, moved, cuts(d["cut"]), states,
