@@ -224,3 +224,14 @@ def test_lowered_loops_have_no_exchanges_to_write(tmp_path: Path, capsys: pytest
     assert upl_opt([str(path), "--lower-loops", "-t", "c"]) == 1
     error = capsys.readouterr().err
     assert "error[UPL1820]" in error and "leave out `--lower-loops`" in error
+
+
+def test_an_exchanged_array_with_a_step_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No pass makes one; an edited text may have it, and is right."""
+    path = divided("floyd_warshall", tmp_path, "gather=ordered")
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace('2 from 0 size n"', '2 from 0 size n every 1"'), encoding="utf-8")
+    assert not upl_opt([str(path), "--lower-loops"])
+    assert capsys.readouterr().out
+    assert upl_opt([str(path), "-t", "c"]) == 1
+    assert "ranks.mlir:9:5: error[UPL1820]: C code does not exchange `Dist.d`" in capsys.readouterr().err
