@@ -187,7 +187,7 @@ def test_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(
     ("name", "of", "gather", "saved"),
-    [("jacobi1d", (), "ordered", True), ("floyd_warshall", (), "ordered", False), ("gmm", (), "relaxed", False),
+    [("jacobi2d", (), "ordered", True), ("floyd_warshall", (), "ordered", False), ("gmm", (), "relaxed", False),
      ("wave", ("Y", "U0", "C"), "ordered", False), ("softmax", (), "relaxed", False)],
 )  # fmt: skip
 def test_a_plan_is_read_back_as_it_was(name: str, of: tuple[str, ...], gather: str, saved: bool) -> None:
