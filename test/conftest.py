@@ -14,13 +14,16 @@ import signal
 import sys
 import threading
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import slow
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -190,26 +193,39 @@ SLOW = (
     "malformed/test_malformed.py::test_saved[mlir_7010097",
     "explore/test_estimate.py::test_boxes_have_what_the_units_have[`triangular",
 )  # fmt: skip
-"""Beginnings of the names of tests that build machines of their own or run for long: `make test` leaves them out, so that
-it takes less than ten minutes; `make test-slow` and `.ci/run` run them (pytest -m slow)."""
+"""Beginnings of the names of tests that build machines of their own or run for long: `make test` leaves them out, with those
+in `slow.txt`, so that it takes less than ten minutes; `make test-slow` and `.ci/run` run them (pytest -m slow)."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--share N/M`: the tests whose names are in the N-th of M classes, counted from 0; all classes together are all."""
     parser.addoption("--share", default="0/1", metavar="N/M", help="only one of M parts of the tests, the N-th from 0")
+    parser.addoption("--measure", metavar="FILE", help="write the seconds of a processor that each test takes to a file")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the slow tests, and leave out those of other shares."""
+    measured = slow.read(slow.LIST)
     number, parts = map(int, config.getoption("share").split("/"))
     others = [item for item in items if zlib.crc32(item.nodeid.encode()) % parts != number]
     if others:
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if zlib.crc32(item.nodeid.encode()) % parts == number]
     for item in items:
-        if item.nodeid.removeprefix("test/").startswith(SLOW):
+        if item.nodeid in measured or item.nodeid.removeprefix("test/").startswith(SLOW):
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """See `slow.py`."""
+    before = os.times()
+    result = yield
+    if file := item.config.getoption("measure"):
+        with Path(file).open("a", encoding="utf-8") as out:  # of several processes: a line is written at once
+            out.write(f"{sum(os.times()[:4]) - sum(before[:4]):.2f} {item.nodeid}\n")
+    return result
 
 
 @pytest.hookimpl(trylast=True)
