@@ -163,6 +163,7 @@ def serve() -> None:
     from agreement.soak import keep_no_programs
 
     keep_no_programs()
+    engine.open_cache = lambda: Cache(None)  # a plan whose program was not proved must not be found by others
     engine.make_plan = _once(engine.make_plan)
     everyone = world()
     rank = everyone.Get_rank()
