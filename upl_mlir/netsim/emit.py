@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from upl_mlir.netsim.classes import FUNCTIONS, Model, file_of, members, port, size, take
+from upl_mlir.netsim.classes import FUNCTIONS, Model, file_of, members, port, size, struct, take
 from upl_mlir.netsim.expression import Variable, literal
 from upl_mlir.netsim.program import Step
 from upl_mlir.netsim.read import WORD, Memory, Unit
@@ -55,14 +55,13 @@ class _Emitter:
         ports += [f"    {port(_width(variables))} {name}{{}};" for name, variables in p.outputs.items()]
         kept = sorted(self.fields, key=lambda v: -size(v.width))
         due = _words(len(self.regions))
-        header = [
-            f"struct alignas(64) {self.name} {{",  # first what is used most: the code is shorter for members that are near
+        data = [  # first what is used most: the code is shorter for members that are near
             f"    u64 due[{due}] = {{{', '.join(['~0ull'] * due)}}}, late[{due}] = {{}};",
             f"    u64 rows[{_words(len(p.commits))}] = {{}}, shown[{_words(len(self.wide))}] = {{}};",
             *ports,
             *(f"    uint{size(v.width)}_t {v.name} = {literal(p.initial.get(v, 0))};" for v in kept), *rows,
-            f"    {self.name}();", *FUNCTIONS, "};", "",
         ]  # fmt: skip
+        header = struct(self.name, data, [f"    {self.name}();", *FUNCTIONS], "alignas(64) ")
         source = [
             *bodies,
             *self._function(f"{self.name}::{self.name}()", starts),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from upl_mlir.netsim.classes import FUNCTIONS, Model, file_of, members, port, take
+from upl_mlir.netsim.classes import FUNCTIONS, Model, file_of, members, port, struct, take
 from upl_mlir.netsim.expression import Variable
 from upl_mlir.netsim.program import Commit, Step
 from upl_mlir.netsim.read import WORD, Memory
@@ -58,13 +58,12 @@ class _Lanes:
         begin = [_all_lanes(f"auto& c = core[k]; {' '.join(f'c.{s}' for s in starts)}")] if starts else []
         ports = {name: w.width for name, w in p.netlist.inputs.items()}
         ports |= {name: sum(v.width for v in variables) for name, variables in p.outputs.items()}
-        header = [
-            f"struct {self.name} {{",
-            "    struct Rows {", *(f"    {row}" for row in rows), "        uint64_t end;", "    };",
+        data = [
+            "\n".join(["    struct Rows {", *(f"    {row}" for row in rows), "        uint64_t end;", "    };"]),
             *(f"    alignas(64) {port(bits)} {name}[LANES] = {{}};" for name, bits in ports.items()),
             *(f"    {self._member(v)}" for v in kept), "    Rows core[LANES];",
-            f"    {self.name}();", *FUNCTIONS, "};", "",
         ]  # fmt: skip
+        header = struct(self.name, data, [f"    {self.name}();", *FUNCTIONS])
         me = "auto& m = *this; (void)m;"
         source = [
             *bodies,

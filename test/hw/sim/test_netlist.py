@@ -17,6 +17,7 @@ from circuits import Circuit
 
 from upl_mlir.hw.sim import build
 from upl_mlir.hw.verilog import netlist
+from upl_mlir.netsim import classes
 
 pytestmark = pytest.mark.skipif(not build.available(), reason="no C++ compiler")
 CYCLES = 200
@@ -47,6 +48,14 @@ def test_every_kind_of_cell(tmp_path: Path) -> None:
 
 def test_random_circuits(tmp_path: Path) -> None:
     assert not complaints(tmp_path, {f"random{n}": circuits.random_circuit(n, 60) for n in range(4)})
+
+
+@pytest.mark.parametrize("lanes", sorted({1, build.lanes_for(2)}))
+def test_members_in_several_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lanes: int) -> None:
+    monkeypatch.setattr(classes, "PART", 7)
+    assert not complaints(tmp_path, {"random": circuits.random_circuit(3, 40)}, lanes)
+    text = (tmp_path / "random.h").read_text("utf-8")
+    assert "struct Random_1 : Random_0 {" in text
 
 
 @pytest.mark.skipif(build.lanes_for(2) == 1, reason="no AVX-512")
