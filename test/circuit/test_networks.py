@@ -25,9 +25,9 @@ ALL = [(net, lanes) for net in (*NETS, *GRADIENTS) for lanes in LANES]
 
 
 def sample(found: list[Net]) -> list[tuple[Net, int]]:
-    """The first size of each program with all numbers of lanes, the smallest one with one lane, the largest one with 4: a
-    simulation is some ten seconds of a compiler.  All others are planned and proved."""
-    return [(net, lanes) for n, net in enumerate(found) for lanes in (LANES, (1,), (4,))[n % 3]]
+    """The first size of each program with the fewest and the most lanes, the smallest one with one lane, the largest one
+    with 4: a simulation is a minute of a compiler.  All others are planned and proved."""
+    return [(net, lanes) for n, net in enumerate(found) for lanes in (LANES[::2], (1,), (4,))[n % 3]]
 
 
 ALL += sample(SOLVERS)
@@ -51,7 +51,7 @@ def test_a_network_that_learns(net: Net, lanes: int) -> None:
 def test_every_plan_is_proved_and_every_kind_of_channel_is_there() -> None:
     """Proofs know nothing of the code that made the plan; depths are those that they count."""
     kinds: set[str] = set()
-    for net, lanes in product((*NETS, *GRADIENTS, *SOLVERS, *LEARNING), (1, 2, 3, 4, 16)):
+    for net, lanes in product((*NETS, *GRADIENTS, *SOLVERS, *LEARNING), (1, 3, 16)):
         _, plan = net.planned(lanes)
         assert [str(p) for p in proofs(plan) if not p.holds] == [], (net, lanes)
         kinds |= {channel(plan, part, s)[0] for part, s in at_sites(plan)}
