@@ -26,7 +26,7 @@ from upl_mlir.passes.distribute.schedule import distribute
 from upl_mlir.passes.schedule import prepared
 
 CASES: dict[str, tuple[tuple[str, str] | None, int, dict[str, int], int]] = {
-    "floyd_warshall": (None, 3, {}, 17), "jacobi1d": (None, 6, {"T": 100}, 9), "wave": (("Y", "U0"), 2, {"T": 50}, 30),
+    "floyd_warshall": (None, 3, {}, 17), "jacobi1d": (None, 6, {"T": 100}, 9), "wave": (("Y", "U0"), 2, {"T": 50}, 14),
 }  # fmt: skip
 """Of each program: of what by what its gradient is taken, the scale of its data, parameters, the call in which a rank
 dies."""
