@@ -37,13 +37,14 @@ def bounded(what: str) -> Callable[[Callable[Concatenate[Op, P], R]], Callable[C
 
 
 @contextmanager
-def bounded_work(what: str, program: Operation) -> Generator[None]:
+def bounded_work(what: str, program: Operation, share: int = 1) -> Generator[None]:
     """The same for a block; its errors without a position get the program's.
 
-    The limit is for FEW arrows; longer programs have more in proportion, as they ask more questions.
+    The limit, `share` times the usual one, is for FEW arrows; longer programs have more in proportion, as they ask more
+    questions.
     """
     arrows = sum(isinstance(op, SendOp) for op in program.walk())
-    times = max(1, -(-arrows // FEW))
+    times = share * max(1, -(-arrows // FEW))
     try:
         with placed(span_of(program)), limited(times):
             yield

@@ -36,6 +36,8 @@ AFTER = ("order-loops", "allocate-arrays", "unroll-loops", "forward-copies")
 EFFORT = 8
 """So many times the usual limit of isl's work a distribution with deep halos may take; what needs more exchanges at each
 step. Chosen: the usual limit is too low for stencils in one dimension."""
+PROOF = 3
+"""The same for the proof of a distribution: the training of `digits` needs 1.3 times the usual limit."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +90,7 @@ def _attempt(
         with bounded_work("the distribution", program):
             found = _divided(program, real, gather, 1, partial=partial, sizes=sizes)
     if proved and not found.deep:
-        with bounded_work("the proof of the distribution", program):
+        with bounded_work("the proof of the distribution", program, PROOF):
             wrong = next(faults(found.program), None)
         if wrong is not None:
             where = None if wrong.statement is None else found.program.places.get(wrong.statement.array)
