@@ -75,7 +75,7 @@ def cuttable(p: LoopProgram) -> tuple[dict[str, list[str]], dict[str, set[str]]]
             else:
                 serial.add(key)
     out: dict[str, list[str]] = {name: [] for name in p.system.equations}
-    for name, f in sorted(parallel.keys() - serial, key=lambda k: parallel[k]):
+    for name, f in sorted((k for k in parallel if k not in serial), key=lambda k: parallel[k]):
         out[name].append(f)
     others: dict[str, set[str]] = {}
     for name, f in serial:
@@ -105,7 +105,7 @@ class Chooser:
         self.options = {a: [f for f in fs if (a, f) in self.sets] for a, fs in self.options.items()}
         self.readers: dict[str, list[Statement]] = {}
         for s in self.stmts:
-            for a in {r.array for r in s.reads} | {s.array}:
+            for a in dict.fromkeys((*(r.array for r in s.reads), s.array)):
                 self.readers.setdefault(a, []).append(s)
         ctx = self.lin.ctx
         values = {**dict.fromkeys(ctx.params, NOMINAL), **(sizes or {}), **ctx.constants}
@@ -205,7 +205,7 @@ class Chooser:
             return {}
         cut = {
             a: (self.p.system.equations[a].fields.index(f), self.sets[a, f].low, self.sets[a, f].high)
-            for a in {r.array for r in s.reads} if (f := fields.get(a)) is not None
+            for a in dict.fromkeys(r.array for r in s.reads) if (f := fields.get(a)) is not None
         }  # fmt: skip
         return owners(self.lin, s.cons, s.term, cut, fields.get(s.array)) if cut else {}
 
