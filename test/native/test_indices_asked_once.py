@@ -9,24 +9,12 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
+from bench.sparse.programs import COO
 from upl_mlir.passes.if_convert import IfConvertPass
 from upl_mlir.passes.loops.emit.bits import guards_an_element
 from upl_mlir.passes.lower_to_loops import lower_to_loops
 
 SPMV = Path(__file__).resolve().parents[2] / "examples" / "spmv.upl"
-COO = """program coo
-param z >= 1
-param n >= 1
-param m >= 1
-input Row<e>: int in 0<=e<z { -> Elem.row }
-input Col<e>: int in 0<=e<z { -> Elem.col }
-input V<e> in 0<=e<z { -> Elem.v }
-input X<j> in 0<=j<n { ## -> Mul.x<j,*> }
-output Y<i> in 0<=i<m
-node Elem<e> { in v, row: int, col: int; v -> Mul.v<col,e>; row -> Mul.row<col,e> }
-node Mul<j,e> { in x, v, row: int; x*v -> Sum.s<row> }
-node Sum<i> in 0<=i<m { in @(+) s[##]; s -> Y }
-"""
 
 
 def asked(p: upl.Program) -> tuple[int, int]:
