@@ -217,3 +217,32 @@ def test_a_token_used_up_is_found_by_no_index(engine):
     for seed in range(4):
         with pytest.raises(upl.UplError, match=r"UPL160[13]"):
             upl.compile(p, engine=engine, order="random" if seed else "fifo", seed=seed)(A=2.0, B=np.array([1.0, 3.0]))
+
+
+CHOSEN_IN_PART = """program part
+const K = 2
+input X<k,j> in 0<=k<=K-1, k<=j<=k+2 {
+  -> A<k floordiv 2,k mod 2,j> for it in 0..(j<k+1 ? j : k+1)-1
+}
+output R<e,k,g>
+node A<f,e,j> in 0<=e<2, 0<=2*f+e<=K-1, 2*f+e<=j<=2*f+e+2 {
+  in @(+) x[(j<2*f+e+1 ? j : 2*f+e+1)]
+  if j mod (2*f+e+1)<=0: x -> B.x<2*f+e,j>
+  if !(j mod (2*f+e+1)<=0): 1.5 -> C.x<2*f+e,j+1>
+}
+node B<k,j> {
+  in x
+  if x>0.5: -> D.x<k+2*j,j>
+  if !(x>0.5): -> D.x<k+2*j,j>
+}
+node C<k,r> { in x; -> D.x<k+2*r-2,r-1> }
+node D<p,j> { in x; -> R<j mod 2,p-2*j,j floordiv 2> }
+"""
+
+
+def test_one_of_many_that_a_remainder_chooses():
+    """The greatest of values at the k with `j mod (k+1) != 0` was taken for all k: k was dropped with its condition."""
+    p = upl.load(CHOSEN_IN_PART)
+    x = np.array([[1.75, -2.0, 2.0, -0.5], [3.0, -3.0, 2.0, -3.0]])
+    wanted, found = (upl.compile(p, engine=engine, gather="ordered")(X=x)["R"] for engine in ("interp", "native"))
+    np.testing.assert_array_equal(found, wanted)

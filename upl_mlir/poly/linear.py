@@ -416,6 +416,17 @@ class Linear:
             lows, highs = (a or b for a, b in zip((lows, highs), self._limits(shadow, dim, outer), strict=True))
         return lows, highs
 
+    def exact_limits(
+        self, cons: Cons, dim: str, outer: Collection[str]
+    ) -> tuple[list[IndexExpr], list[IndexExpr]] | None:
+        """The same where all that the constraints ask of the dimension is to lie between these bounds; None elsewhere."""
+        mine = tuple(c for c in cons if dim in c.e.names)
+        allowed = {*outer, dim, *self.ctx.params}
+        if any(dim in self._hidden(c.e) or not c.e.names <= allowed for c in mine):
+            return None
+        lows, highs = self._limits(mine, dim, outer)
+        return (lows, highs) if lows and highs else None
+
     def _without_hidden(self, cons: Cons, dim: str) -> Cons:
         """Constraints without opaque symbols that hold `dim`; they hold wherever the given ones do."""
         eqs, rows = self._with_facts(cons)

@@ -99,8 +99,8 @@ def _busy(lin: Linear, p: Part, at: Cons) -> Part:
         others = {n for c in mine for n in c.e.names} & set(p.dims) - {d}
         if d in used or others:
             continue
-        lows, highs = lin.limits(mine, d, {n for c in mine for n in c.e.names} - {d})
-        if lows and highs and all(lin.implies(at, Con(h - low)) for h in highs for low in lows):
+        ends = lin.exact_limits(mine, d, {n for c in mine for n in c.e.names} - {d})
+        if ends is not None and all(lin.implies(at, Con(h - low)) for low in ends[0] for h in ends[1]):
             rest = tuple(c for c in p.cons if d not in c.e.names)
             p = Part(tuple(x for x in p.dims if x != d), rest, p.body, p.guards)
     return p

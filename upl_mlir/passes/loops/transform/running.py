@@ -214,9 +214,10 @@ def run_along(system: System, run: Run, fold: Fold, p: Part, names: Sequence[str
     stands, and `cons` hold there.  Adds equations; None, and none, where the iterator's bounds are not plain."""
     lin = system.lin
     (d,) = p.dims
-    low, high = lin.limits(p.cons, d, names)
-    if len(low) != 1 or len(high) != 1:
+    ends = lin.exact_limits(p.cons, d, names)
+    if ends is None or any(len(e) != 1 for e in ends):
         return None
+    low, high = ends
     some, sign = Con(high[0] - low[0]), run.sign
     start, end = (low[0], high[0]) if sign > 0 else (high[0], low[0])
     rest = tuple(c for c in p.cons if d not in c.e.names)

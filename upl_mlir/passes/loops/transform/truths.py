@@ -177,17 +177,25 @@ class _Truths:
         if t.kind is not Kind.INT or t.gather is not Gather.SUM or len(p.dims) != 1:
             return None
         body = t.parts[0].body
-        lows, highs = self.lin.limits(p.cons, p.dims[0], {n for c in p.cons for n in c.e.names} - {p.dims[0]})
-        if not isinstance(body, Number) or body.value != 1 or len(lows) != 1 or len(highs) != 1 or len(p.cons) != 2:
+        ends = self._ends(p)
+        if not isinstance(body, Number) or body.value != 1 or ends is None:
             return None
-        return Apply(Kind.INT, _GREATEST, (IndexValue(highs[0] - lows[0] + 1), Number(Kind.INT, 0)))
+        return Apply(Kind.INT, _GREATEST, (IndexValue(ends[1] - ends[0] + 1), Number(Kind.INT, 0)))
+
+    def _ends(self, p: Part) -> tuple[IndexExpr, IndexExpr] | None:
+        """The first and the last value of a part's one iterator, where two constraints say nothing else."""
+        (d,) = p.dims
+        ends = self.lin.exact_limits(p.cons, d, {n for c in p.cons for n in c.e.names} - {d})
+        if ends is None or len(p.cons) != 2 or any(len(e) != 1 for e in ends):
+            return None
+        return ends[0][0], ends[1][0]
 
     def _counted(self, t: Fold) -> Term | None:
         """How many values of one iterator are less than a number, without counting."""
         if t.kind is not Kind.INT or t.gather is not Gather.SUM or len(t.parts) != 1:
             return None
         (p,) = t.parts
-        if len(p.dims) != 1 or p.guards or len(p.cons) != 2:
+        if len(p.dims) != 1 or p.guards:
             return None
         match _bit(p.body):
             case Apply(_, arith.CmpiOp() as less, (IndexValue(e), x)) if less.predicate.value.data == _LESS:
@@ -195,13 +203,13 @@ class _Truths:
             case _:
                 return None
         d = p.dims[0]
-        lows, highs = self.lin.limits(p.cons, d, {n for c in p.cons for n in c.e.names} - {d})
-        if e != IndexExpr.of(d) or len(lows) != 1 or len(highs) != 1 or d in names_in(x):
+        ends = self._ends(p)
+        if e != IndexExpr.of(d) or ends is None or d in names_in(x):
             return None
-        low, behind = IndexValue(lows[0]), IndexValue(highs[0] + 1)
+        low, behind = IndexValue(ends[0]), IndexValue(ends[1] + 1)
         upper = Apply(Kind.INT, _LEAST, (x, behind))
         inside = Apply(Kind.INT, _GREATEST, (upper, low))
-        return inside if lows[0].constant == 0 else Apply(Kind.INT, _MINUS, (inside, low))
+        return inside if ends[0].constant == 0 else Apply(Kind.INT, _MINUS, (inside, low))
 
     def _simpler(self, t: Term, cons: Cons) -> Term:
         match t:
