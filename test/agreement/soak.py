@@ -185,8 +185,8 @@ def turn(
     path = os.pathsep.join([str(ROOT / "test"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     out = Turn(seed, Counter(), [])
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": path},
-        start_new_session=True,
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": path, "UPL_VERIFY": "1"}, start_new_session=True,
     ) as child:  # fmt: skip
         started(child)
         lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
