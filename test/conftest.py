@@ -51,6 +51,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_threa
 if "PYTEST_XDIST_WORKER" in os.environ:  # the processors are shared by as many of us; tests of threads say how many
     os.environ.setdefault("UPL_SIMULATION_THREADS", "1")
 
+os.environ.setdefault("UPL_VERIFY", "1")  # IR that our own passes made is verified; users' calls do without
+
 # Objects made between two collections of the young ones (Python's own: 700): IR is many objects, few of them garbage.
 gc.set_threshold(20_000)
 

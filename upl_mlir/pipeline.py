@@ -5,6 +5,7 @@ The named pipelines are data in `passes/pipelines.py`; docs/passes.md has them a
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 
@@ -41,6 +42,15 @@ def verify(module: ModuleOp) -> None:
         module.verify()
     except DiagnosticException as e:
         raise UplError(Diagnostic("UPL1100", _first_line(e), culprit_span(e) or _find_culprit(module))) from e
+
+
+def verify_made(module: ModuleOp) -> None:
+    """Verify what our own passes made, if the environment variable `UPL_VERIFY` is set, as our tests do.
+
+    A fault there is a bug of the compiler.  The look takes a twentieth of a first gradient; `upl-opt` always takes it.
+    """
+    if os.environ.get("UPL_VERIFY"):
+        verify(module)
 
 
 def culprit_span(e: BaseException) -> Span | None:

@@ -18,7 +18,7 @@ from upl_mlir.dialects.upl.facts import Facts, facts_of
 from upl_mlir.dialects.upl.query import program_of, span_of
 from upl_mlir.passes.check import Report
 from upl_mlir.passes.pipelines import GRADIENT
-from upl_mlir.pipeline import passes_of, run, verify
+from upl_mlir.pipeline import passes_of, run, verify, verify_made
 
 
 class Program:
@@ -144,7 +144,7 @@ class Program:
     def derived(self, how: Sequence[str], passes: Callable[[], Iterable[ModulePass]]) -> Program:
         """The program that passes make of a copy; `how` says in words what they do, with all their options.
 
-        It is verified at the end; before, where somebody may have changed it.
+        The copy is verified where somebody may have changed it.
         """
         parent = self._origin
 
@@ -153,7 +153,7 @@ class Program:
                 if parent is None:
                     verify(module)
                 run(module, passes(), verify_each=False)
-                verify(module)
+                verify_made(module)
             return module
 
         if parent is None:

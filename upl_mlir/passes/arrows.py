@@ -25,7 +25,7 @@ from upl_mlir.dialects.upl import (
     SendOp,
     Special,
 )
-from upl_mlir.dialects.upl.query import Endpoint, endpoints, span_of, target_port, value_names
+from upl_mlir.dialects.upl.query import Endpoint, endpoint, span_of, target_port, value_names
 from upl_mlir.ops import Body
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets, because, reached_by
 from upl_mlir.passes.autodiff.adjoint_plan import total
@@ -126,7 +126,7 @@ def connect(
     inverse: Inverse | None = None,
 ) -> SendOp:
     """Append an arrow; the value is converted to the target's type."""
-    op = endpoints(program)[target.root_reference.data]
+    op = endpoint(program, target.root_reference.data)
     names = [n.data for n in target.nested_references.data]
     wanted = target_port(op, names[0] if names else None).type.mlir()
     value = Body(source.block, origin.location).like(value, wanted)
@@ -151,7 +151,7 @@ def answer(
     `r` is the arrow's relation, `source` the sender with the domain `context`, over the target's fields.
     """
     stand_in = SendOp(Block(arg_types=[a.send.value.type]).args[0], a.send.target, a.send.index.data)
-    node = endpoints(program)[to.root_reference.data]
+    node = endpoint(program, to.root_reference.data)
     assert isinstance(node, NodeOp)
     inverses = invert(replace(a, send=stand_in, source=node), r, context, star_inside=points)
     if inverses is None:

@@ -127,6 +127,16 @@ def endpoints(program: ProgramOp) -> dict[str, Endpoint]:
     return {op.symbol: op for op in program.body.block.ops if isinstance(op, upl.InputOp | upl.OutputOp | upl.NodeOp)}
 
 
+def endpoint(program: ProgramOp, name: str) -> Endpoint:
+    """The host port or node of a name.  Raises KeyError."""
+    op = program.body.block.last_op
+    while op is not None:  # the last ones first: whoever builds a program asks for what was made just now
+        if isinstance(op, upl.InputOp | upl.OutputOp | upl.NodeOp) and op.symbol == name:
+            return op
+        op = op.prev_op
+    raise KeyError(name)
+
+
 def nodes(program: ProgramOp) -> list[upl.NodeOp]:
     """The nodes, in text order."""
     return [op for op in program.body.block.ops if isinstance(op, upl.NodeOp)]

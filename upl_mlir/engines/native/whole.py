@@ -176,7 +176,7 @@ def data_of(made: Made) -> dict[str, Any]:
     e = made.emitted
     return {
         "name": e.name, "ir": e.ir, "arguments": [asdict(a) for a in e.arguments],
-        "shared": [[name, asdict(f)] for name, f in e.shared],
+        "shared": [[name, asdict(f)] for name, f in e.shared], "short": e.short,
         "layouts": {n: [[str(x) for x in a.lower], [str(x) for x in a.shape]] for n, a in made.layouts.items()},
         "scratch": [[s.name, s.element_bytes, [str(x) for x in s.shape]] for s in made.scratch],
         "open": made.open,
@@ -192,7 +192,7 @@ def made_of(d: Mapping[str, Any]) -> Made:
     layouts = {n: Layout(expressions(lower), expressions(shape)) for n, (lower, shape) in d["layouts"].items()}
     scratch = tuple(Scratch(name, size, expressions(shape)) for name, size, shape in d["scratch"])
     open_ = tuple((str(name), str(port)) for name, port in d["open"])
-    return Made(EmittedModule(d["name"], d["ir"], arguments, shared), layouts, scratch, open_)
+    return Made(EmittedModule(d["name"], d["ir"], arguments, shared, d["short"]), layouts, scratch, open_)
 
 
 def expressions(texts: Iterable[str]) -> tuple[IndexExpr, ...]:

@@ -28,6 +28,7 @@ from upl_mlir.frontend.tensor.decided import Decided
 from upl_mlir.frontend.tensor.values import ValueWriter
 from upl_mlir.frontend.tensor.wiring import Piece, Use, Wiring, locate, restricted, unused
 from upl_mlir.frontend.upl_text.lexer import RESERVED
+from upl_mlir.pipeline import verify_made
 from upl_mlir.poly.describe import describe
 from upl_mlir.poly.expr import Formula, IndexExpr
 from upl_mlir.poly.operators import CmpOp
@@ -87,7 +88,7 @@ class _Lowering:
         module = ModuleOp([op])
         locate(op, self.program.span)
         locate(module, self.program.span)
-        module.verify()
+        verify_made(module)
         return module
 
     # -- host ports ----------------------------------------------------------------------------------------------

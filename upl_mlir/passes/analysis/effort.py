@@ -10,8 +10,8 @@ from typing import Concatenate, ParamSpec, TypeVar
 from xdsl.ir import Operation
 
 from upl_mlir.diagnostics import error, placed
-from upl_mlir.dialects.upl import SendOp
-from upl_mlir.dialects.upl.query import span_of
+from upl_mlir.dialects.upl import ProgramOp, SendOp
+from upl_mlir.dialects.upl.query import arrows, span_of
 from upl_mlir.poly.counts.quota import VARIABLE, TooComplex, limit, limited
 
 FEW = 40
@@ -43,8 +43,8 @@ def bounded_work(what: str, program: Operation, share: int = 1) -> Generator[Non
     The limit, `share` times the usual one, is for FEW arrows; longer programs have more in proportion, as they ask more
     questions.
     """
-    arrows = sum(isinstance(op, SendOp) for op in program.walk())
-    times = share * max(1, -(-arrows // FEW))
+    sends = arrows(program) if isinstance(program, ProgramOp) else (op for op in program.walk() if isinstance(op, SendOp))
+    times = share * max(1, -(-sum(1 for _ in sends) // FEW))
     try:
         with placed(span_of(program)), limited(times):
             yield

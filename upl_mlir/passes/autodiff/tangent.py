@@ -17,7 +17,7 @@ from xdsl.passes import ModulePass
 
 from upl_mlir.dialects.upl import Gather, Index, InputOp, NodeOp, OutputOp, Port, ProgramOp, SendOp, port_ref
 from upl_mlir.dialects.upl.attributes import PortsAttr
-from upl_mlir.dialects.upl.query import endpoints, nodes, ports_and_fields, program_of, target_port, value_names
+from upl_mlir.dialects.upl.query import endpoint, nodes, ports_and_fields, program_of, target_port, value_names
 from upl_mlir.dialects.upl.values import hint
 from upl_mlir.ops import Body
 from upl_mlir.passes.analysis.effort import bounded
@@ -253,7 +253,7 @@ class _Tangent:
         """A value in the type of the port that takes it: a seed is real also where what it moves is f32."""
         names = [n.data for n in target.nested_references.data]
         root = target.root_reference.data
-        end = self.sets.ends[root] if root in self.sets.ends else endpoints(self.program)[root]  # a node made since
+        end = self.sets.ends[root] if root in self.sets.ends else endpoint(self.program, root)  # a node made since
         wanted = target_port(end, names[0] if names else None).type
         return Body(source.block, source.location).like(value, wanted.mlir())
 

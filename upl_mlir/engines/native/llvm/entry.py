@@ -23,6 +23,7 @@ from upl_mlir.engines.native.call_ctypes import HEADER_SLOTS
 from upl_mlir.engines.native.llvm import chunks
 from upl_mlir.engines.native.llvm.emit import FunctionEmitter
 from upl_mlir.engines.native.llvm.emitter import Emitter, Library
+from upl_mlir.engines.native.llvm.rounds import only_short_loops
 from upl_mlir.engines.native.llvm.scratch import ALIGN, Allocation, Scratch, ScratchPlan, scratch_of
 from upl_mlir.engines.native.llvm.text import ATTRIBUTES, Code, byte_size, float_text, llvm_type, memory_type
 from upl_mlir.engines.native.llvm.values import EmittedModule, Root, View, row_major
@@ -59,7 +60,8 @@ def emit_module(module: ModuleOp, machine: Machine, threads: int) -> EmittedModu
     parts.append(f"attributes #5 = {{ noinline optsize {ATTRIBUTES} }}")
     parts.append(f"attributes #6 = {{ nobuiltin willreturn memory(none) {ATTRIBUTES} }}")
     parts += library.metadata
-    return EmittedModule(function.sym_name.data, "\n".join(parts) + "\n", arguments, tuple(library.shared))
+    text = "\n".join(parts) + "\n"
+    return EmittedModule(function.sym_name.data, text, arguments, tuple(library.shared), only_short_loops(function))
 
 
 def _table(library: Library, op: memref.GlobalOp) -> None:

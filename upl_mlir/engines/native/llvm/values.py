@@ -109,6 +109,8 @@ class EmittedModule:
     arguments: tuple[Argument, ...]
     shared: tuple[tuple[str, TileFormat], ...]
     """Functions of `library.py` that the module calls."""
+    short: bool = False
+    """Whether all loops without others inside are known to have few rounds."""
 
 
 def dtype_name(t: Attribute) -> str:
