@@ -32,7 +32,7 @@ from upl_mlir.passes.analysis.relations import forgotten
 
 RANKS = (2, 3)
 ROOT = Path(__file__).resolve().parents[2]
-REFUSED = ("UPL18", "UPL21")
+REFUSED = ("UPL18", "UPL21", "UPL1205")
 """What the codes begin with of a program that is not distributed."""
 
 
