@@ -99,12 +99,16 @@ class _Source:
         """Nothing is."""
 
 
-def _native(p: upl.Program, arrays: dict[str, Any], params: dict[str, int]) -> dict[str, Any] | str:
-    """What native code makes of a program: the outputs, or the code of a fault."""
-    try:
-        return upl.compile(p, engine="native", gather="ordered")(**arrays, **params)
-    except UplError as e:
-        return e.diagnostics[0].code
+def _wanted(p: upl.Program, arrays: dict[str, Any], params: dict[str, int]) -> dict[str, Any] | str:
+    """The outputs of a program by native code, or the code of a fault; by the interpreter where native code refuses it."""
+    for how in ("native", "interp"):
+        try:
+            return upl.compile(p, engine=how, gather="ordered")(**arrays, **params)  # type: ignore[arg-type]
+        except UplError as e:
+            code = e.diagnostics[0].code
+            if not code.startswith(REFUSED):
+                return code
+    raise AssertionError("the interpreter refuses nothing")
 
 
 def _outcome(comm: Any, task: dict[str, Any], gather: str) -> str:
@@ -122,7 +126,7 @@ def _outcome(comm: Any, task: dict[str, Any], gather: str) -> str:
         found = e.diagnostics[0].code
         if found.startswith(REFUSED):
             return found
-    wanted = _native(p, arrays, params) if comm.Get_rank() == 0 else ""
+    wanted = _wanted(p, arrays, params) if comm.Get_rank() == 0 else ""
     wait_for_all(comm)
     wanted = comm.bcast(wanted, root=0)
     if isinstance(found, str) or isinstance(wanted, str):

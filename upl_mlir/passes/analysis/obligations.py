@@ -44,6 +44,7 @@ class Kind(Enum):
     ACYCLIC = "no instance waits for itself"
     AFFINE = "the arrow is quasi-affine"
     STRATA = "open gathers end in an order"
+    DIVISOR = "no index divides by 0"
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Sequence
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 
-from upl_mlir.diagnostics import UplError
+from upl_mlir.diagnostics import UplError, error
 from upl_mlir.dialects.upl import InputOp, NodeOp, ProgramOp
 from upl_mlir.dialects.upl.query import Endpoint, target_port
+from upl_mlir.passes.analysis.divisors import of_divisors
 from upl_mlir.passes.analysis.effort import bounded
 from upl_mlir.passes.analysis.obligations import Kind, Obligation, Status, of_arrow, of_domain, of_gather, of_ordinary
 from upl_mlir.passes.analysis.relations import ProgramSets
@@ -38,16 +39,22 @@ def note_assumed(program: ProgramOp, open_: Sequence[Input]) -> None:
 
 @bounded("the proof")
 def require_proved(program: ProgramOp) -> tuple[Input, ...]:
-    """Raise UplError (UPL13xx) if an obligation is refuted.  The domains must be known.
+    """Raise UplError (UPL13xx) if an obligation is refuted, UPL1823 for an index that may divide by 0.  The domains must
+    be known.
 
     Returns the inputs of which an obligation stays open, other than through data: `at_sizes.require_at` settles them for
     given sizes.
     """
     sets = ProgramSets(program)
     found = list(_obligations(sets))
-    report = Report([o for _, o in found])
+    divisions = list(of_divisors(sets, is_made))
+    report = Report([*(o for _, o in found), *divisions])
     if not report.ok:
         raise UplError(*report.diagnostics())
+    for o in divisions:
+        if o.status is Status.UNPROVED:  # loops would go on with some number
+            help_ = 'test the divisor first, as in `if q != 0 && …`; or use engine="interp" or "token"'
+            raise error("UPL1823", f"native code {o.message}", o.span, help=help_)
     open_ = dict.fromkeys(at for at, o in found if o.status is Status.UNPROVED)
     return tuple(at for at in open_ if not any(map(sets.dynamic, sets.into(*at))))
 

@@ -1,0 +1,149 @@
+"""Divisions by 0 in conditions, indices, bounds and counts: proved not to be, or refuted with the instance."""
+
+from __future__ import annotations
+
+import random
+from itertools import product
+
+import numpy as np
+import pytest
+
+import upl_mlir as upl
+from upl_mlir.engines.reference import points
+from upl_mlir.engines.reference.values import NoValue
+from upl_mlir.passes.analysis.divisors import of_divisors
+from upl_mlir.passes.analysis.obligations import Kind, Status
+from upl_mlir.passes.analysis.relations import ProgramSets
+from upl_mlir.poly.parse import parse_formula
+
+ARROWS = "program divided\nparam q >= {least}\ninput X<k,j> in 0<=k<=2, 0<=j<=3 {{ {arrows} }}\noutput R<k,j> in 0<=k<=2, 0<=j<=3\n"
+ARROWS += "node A<k,j> in 0<=k<=2, 0<=j<=3 {{ in x; x+1 -> R }}\n"
+BOTH = "if {0}: X -> A.x; if !({0}): 2*X -> A.x"
+PROVED, REFUTED, UNPROVED = {Status.PROVED}, Status.REFUTED, Status.UNPROVED
+CASES = [
+    (BOTH.format("k mod (j-1)==0"), REFUTED),
+    (BOTH.format("j!=1 && k mod (j-1)==0"), PROVED),
+    (BOTH.format("k mod (j-1)==0 && j!=1"), REFUTED),  # evaluated from left to right
+    (BOTH.format("j==1 || k mod (j-1)==0"), PROVED),
+    (BOTH.format("(j==1 ? 0 : k mod (j-1))==0"), PROVED),
+    (BOTH.format("(j==1 ? k mod (j-1) : 0)==0"), REFUTED),
+    (BOTH.format("min(k, k floordiv (j+1))==0"), PROVED),
+    (BOTH.format("k mod (1 mod (j+2))==0"), PROVED),
+    (BOTH.format("k mod (j*j-4)==0"), REFUTED),
+    (BOTH.format("k mod (j*j+1)==0"), PROVED),
+    ("X -> A.x<k,j+0*(k floordiv (j+1))>", set()),  # nothing is left of it
+    ("X -> A.x<k,t> for t in j..j if k floordiv (t+1) >= 0", PROVED),
+    ("X -> A.x<k,t> for t in j..j if k floordiv t >= 0", REFUTED),
+    ("X -> A.x<k,t> for t in j+j floordiv (k-1)-j floordiv (k-1)..j", set()),
+    ("X -> A.x<k,t> for t in j..j+0 floordiv (k-1)", REFUTED),
+]
+
+
+def statuses(text: str) -> set[Status]:
+    return {o.status for o in upl.load(text).check().obligations if o.kind is Kind.DIVISOR}
+
+
+@pytest.mark.parametrize(("arrows", "wanted"), CASES)
+def test_arrows(arrows: str, wanted: set[Status] | Status) -> None:
+    """What is proved runs on each engine; what is refuted ends the interpreter's run at the witness."""
+    text = ARROWS.format(least=1, arrows=arrows)
+    found = statuses(text)
+    x = np.arange(12.0).reshape(3, 4)
+    if wanted is REFUTED:
+        assert REFUTED in found
+        bad = next(o for o in upl.load(text).check().obligations if o.status is REFUTED and o.kind is Kind.DIVISOR)
+        assert bad.witness is not None
+        with pytest.raises(upl.UplError, match=r"UPL1604"):
+            upl.compile(upl.load(text), engine="interp")(X=x, q=1)
+        with pytest.raises(upl.UplError, match=r"UPL1310.*divides by 0"):
+            upl.compile(upl.load(text), engine="native")(X=x, q=1)
+        return
+    assert found == wanted
+    if upl.load(text).check().ok:
+        one, two = (upl.compile(upl.load(text), engine=e)(X=x, q=1)["R"] for e in ("interp", "native"))
+        np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize(("least", "wanted"), [(0, {REFUTED}), (1, PROVED)])
+def test_a_parameter(least: int, wanted: set[Status]) -> None:
+    text = ARROWS.format(least=least, arrows=BOTH.format("k mod q==0"))
+    assert statuses(text) == wanted
+    if least == 0:
+        bad = next(o for o in upl.load(text).check().obligations if o.kind is Kind.DIVISOR)
+        assert bad.witness is not None and bad.witness["q"] == 0 and "param q >= 1" in (bad.help or "")
+
+
+def test_where_data_decide_nobody_knows() -> None:
+    """The data may ask what is needed; so the interpreter runs, and native code, which would not notice, refuses."""
+    arrows = "if X>0.5: X -> A.x<k,t> for t in j..j if k floordiv t>=0; if !(X>0.5): X -> A.x"
+    text = ARROWS.format(least=1, arrows=arrows)
+    assert statuses(text) == {UNPROVED}
+    x = np.ones((3, 4))
+    x[:, 0] = 0
+    np.testing.assert_array_equal(upl.compile(upl.load(text), engine="interp")(X=x, q=1)["R"], x + 1)
+    with pytest.raises(upl.UplError, match=r"UPL1604"):
+        upl.compile(upl.load(text), engine="interp")(X=x + 1, q=1)
+    with pytest.raises(upl.UplError, match=r"UPL1823.*cannot show"):
+        upl.compile(upl.load(text), engine="native")(X=x, q=1)
+
+
+@pytest.mark.parametrize(("least", "wanted"), [(0, {REFUTED}), (1, PROVED)])
+def test_the_count_of_a_gather(least: int, wanted: set[Status]) -> None:
+    text = f"program counted\ninput X<k,j> in {least}<=k<=2, 0<=j<2 {{ X -> A.s<k> }}\noutput R<k>\n"
+    text += f"node A<k> in {least}<=k<=2 {{ in @(+) s[(2*k) floordiv k]; s -> R }}\n"
+    assert statuses(text) == wanted
+
+
+def test_a_declared_domain() -> None:
+    text = "program declared\ninput X<k> in 0<=k<=2 { X -> A.x }\noutput R<k>\n"
+    text += "node A<k> in 0<=k<=2, k mod (k-1)>=0 { in x; x -> R }\n"
+    bad = [o.message for o in upl.load(text).check().obligations if o.status is REFUTED]
+    assert bad == ["A<1> divides by 0: `k mod (k-1)`"]
+    assert statuses(text.replace("k mod", "k!=1 && k mod")) == PROVED
+
+
+def test_random_conditions_against_enumeration() -> None:
+    """Refuted exactly where some instance divides by 0, as the engines' evaluator does or does not."""
+    rng = random.Random(5)
+
+    def expression(depth: int) -> str:
+        kind = rng.randrange(4) if depth else 0
+        if kind == 0:
+            return rng.choice(("k", "j", "1", "j-1", "k+j", "2"))
+        if kind == 3:
+            return f"(k<{rng.choice('j1')} ? {expression(depth - 1)} : {rng.choice('kj')} mod (j-1))"
+        return f"({rng.choice('kj')} {rng.choice(('mod', 'floordiv', 'ceildiv'))} ({rng.choice(('k', 'j-1', 'k+1', 'j+2', 'k*j+1'))}))"
+
+    def condition(depth: int) -> str:
+        kind = rng.randrange(1, 4) if depth else 0
+        if kind == 0:
+            return f"({expression(1)} {rng.choice(('==', '!=', '<', '>='))} {expression(1)})"
+        if kind == 1:
+            return f"!{condition(depth - 1)}"
+        return f"({condition(depth - 1)} {rng.choice(('&&', '||'))} {condition(depth - 1)})"
+
+    def divides(text: str) -> bool:
+        f = parse_formula(text)
+        try:
+            for k, j in product(range(3), range(4)):
+                points.holds(f, {"k": k, "j": j, "q": 1}, {})
+        except NoValue:
+            return True
+        return False
+
+    seen, open_ = {True: 0, False: 0}, 0
+    while min(seen.values()) < 12:
+        text = rng.choice(("", "k>=1 && ", "j!=1 && ", "k<1 || j==1 || ")) + condition(1)
+        try:
+            wrong = divides(text)
+            p = upl.load(ARROWS.format(least=1, arrows=f"if {text}: X -> A.x"))
+        except upl.UplError as e:  # a divisor that is the number 0
+            assert e.diagnostics[0].code[:5] == "UPL10", e
+            continue
+        found = {o.status for o in of_divisors(ProgramSets(p.read()))}
+        if not found:
+            continue
+        seen[wrong] += 1
+        assert (REFUTED in found) is wrong, text
+        open_ += UNPROVED in found and not wrong
+    assert open_ < seen[False] / 4

@@ -1,0 +1,137 @@
+"""Whether an index, condition, bound or count divides by 0: such a run ends with UPL1604.
+
+Only divisors that are not numbers are looked at, each where engines evaluate it: `&&` and `||` from left to right until they
+are decided, of `?:` the side that is chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from upl_mlir.diagnostics import Span
+from upl_mlir.dialects.upl import NodeOp
+from upl_mlir.dialects.upl.query import Endpoint, span_of
+from upl_mlir.passes.analysis.obligations import Kind, Obligation, Status, instance
+from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
+from upl_mlir.poly.expr import Atom, Div, Formula, IndexExpr, Lookup, MinMax, Select
+from upl_mlir.poly.operators import CmpOp, Connective
+from upl_mlir.poly.sets import PSet
+
+
+HELP = "bound the divisor, as in `param q >= 1`, or test it first: `if q != 0 && …`"
+
+
+class Place(NamedTuple):
+    """The points at which something is evaluated; unless `sure`, perhaps not at all of them."""
+
+    points: PSet
+    sure: bool
+
+    def knows(self, names: frozenset[str]) -> bool:
+        """Whether names are fields, iterators, parameters or constants: no data."""
+        return names <= {*self.points.dims, *self.points.ctx.params, *self.points.ctx.constants}
+
+    def where(self, f: Formula) -> Place:
+        """Those at which a condition holds; one on data may hold at any."""
+        return Place(self.points.constrain(f), self.sure) if self.knows(f.names) else Place(self.points, False)
+
+
+Site = tuple[Div, Place]
+
+
+def of_divisors(sets: ProgramSets, left_out: Callable[[Endpoint], bool] = lambda _: False) -> Iterator[Obligation]:
+    """One obligation for each division in a declared domain, the count of a gather or an arrow; what nodes and ports that
+    are `left_out` have is not looked at."""
+    for op in sets.ends.values():
+        if op.declared is not None and not left_out(op):
+            sites = _of_formula(op.declared.data, Place(sets.ctx.set(op.fields), True))
+            yield from _settled(sites, op, op.symbol, span_of(op), None)
+        for port in op.ports if isinstance(op, NodeOp) and not left_out(op) else ():
+            if isinstance(port.count, IndexExpr):
+                sites = _of(port.count, _instances(sets, op))
+                yield from _settled(sites, op, f"{op.symbol}.{port.name}", span_of(op), None)
+    for a in sets.arrows:
+        if not (left_out(a.source) or left_out(a.target)):
+            yield from _settled(_of_arrow(sets, a), a.source, a.text, span_of(a.send), a.text)
+
+
+def _instances(sets: ProgramSets, op: Endpoint) -> Place:
+    domain = sets.domain(op.symbol)
+    return Place(domain, domain.exact and op.symbol not in sets.dynamic_nodes)
+
+
+def _of_arrow(sets: ProgramSets, a: Arrow) -> Iterator[Site]:
+    send, place = a.send, _instances(sets, a.source)
+    yield from _of_formula(send.when, place)
+    place = place.where(send.when)
+    place = Place(place.points.extend((*a.src, *a.loops)), place.sure and send.predicate is None)
+    for it in send.loops:
+        for bound in (it.lo, it.hi):
+            yield from _of(bound, place)
+        place = place.where(Formula.compare(it.lo, CmpOp.LE, it.name) & Formula.compare(it.name, CmpOp.LE, it.hi))
+    yield from _of_formula(send.when_point, place)
+    place = place.where(send.when_point)
+    for e in (*send.index.data, send.multiplicity):
+        if isinstance(e, IndexExpr):
+            yield from _of(e, place)
+
+
+def _of_formula(f: Formula, place: Place) -> Iterator[Site]:
+    match f.kind:
+        case Connective.CMP:
+            yield from _of(f.lhs, place)
+            yield from _of(f.rhs, place)
+        case Connective.NOT:
+            yield from _of_formula(f.args[0], place)
+        case Connective.AND | Connective.OR:
+            for part in f.args:
+                yield from _of_formula(part, place)
+                place = place.where(part if f.kind is Connective.AND else part.negate())
+
+
+def _of(e: IndexExpr, place: Place) -> Iterator[Site]:
+    for monomial, _ in e.terms:
+        for atom in monomial:
+            yield from _of_atom(atom, place)
+
+
+def _of_atom(atom: Atom, place: Place) -> Iterator[Site]:
+    match atom:
+        case Lookup(_, index):
+            yield from _of(index, place)
+        case Div(_, num, den):
+            yield from _of(num, place)
+            yield from _of(den, place)
+            if not place.points.ctx.number(den):
+                yield atom, place
+        case MinMax(_, args):
+            for x in args:
+                yield from _of(x, place)
+        case Select(cond, then, other):
+            yield from _of_formula(cond, place)
+            yield from _of(then, place.where(cond))
+            yield from _of(other, place.where(cond.negate()))
+        case _:
+            pass
+
+
+def _settled(sites: Iterable[Site], op: Endpoint, where: str, span: Span | None, arrow: str | None) -> list[Obligation]:
+    found: dict[str, Obligation] = {}
+    for atom, place in sites:
+        text = str(atom)
+        if text in found and found[text].status is not Status.PROVED:
+            continue
+        zero = Formula.compare(atom.den, CmpOp.EQ, 0)
+        bad = place.points.constrain(zero) if place.knows(zero.names) else None  # None: data divide
+        if bad is not None and bad.is_empty():
+            message = f"`{text}` never divides by 0"
+            found[text] = Obligation(Kind.DIVISOR, Status.PROVED, where, message, span, arrow)
+            continue
+        point = bad.sample() if bad is not None and place.sure else None
+        status = Status.UNPROVED if point is None else Status.REFUTED
+        message = f"cannot show that `{text}` never divides by 0"
+        if point is not None:
+            message = f"{instance(op, point)} divides by 0: `{text}`"
+        found[text] = Obligation(Kind.DIVISOR, status, where, message, span, arrow, point, HELP)
+    return list(found.values())
