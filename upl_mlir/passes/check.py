@@ -279,7 +279,7 @@ def obligations(sets: ProgramSets) -> Iterator[Obligation]:
         yield from _open(of_arrow(sets, a), Kind.EXISTS, a.text, span_of(a.send))
     yield from _open(of_cycles(sets), Kind.ACYCLIC, "all cycles", None)
     yield from _open(of_strata(sets), Kind.STRATA, "all open gathers", None)
-    yield from _open(of_divisors(sets), Kind.DIVISOR, "all divisions", None)
+    yield from _open(of_divisors(sets), Kind.DEFINED, "all divisions", None)
 
 
 def _open(found: Iterable[Obligation], kind: Kind, where: str, span: Span | None) -> Iterator[Obligation]:

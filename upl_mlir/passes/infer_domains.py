@@ -240,7 +240,7 @@ def _require_entries(sets: ProgramSets, op: Endpoint) -> None:
     missing = missing_in_domain(sets, op, op.declared.data)
     if missing is not None:
         entry, point = missing
-        at = ", ".join(f"{k}={v}" for k, v in point.items())
+        at = ", ".join(f"{k}={v}" for k, v in (point or {}).items())
         raise error(
             "UPL1207",
             f"the domain of `{op.symbol}` reads {entry}, which does not exist" + (f" ({at})" if at else ""),

@@ -18,7 +18,6 @@ from upl_mlir.poly.expr import Atom, Div, Formula, IndexExpr, Lookup, MinMax, Se
 from upl_mlir.poly.operators import CmpOp, Connective
 from upl_mlir.poly.sets import PSet
 
-
 HELP = "bound the divisor, as in `param q >= 1`, or test it first: `if q != 0 && …`"
 
 
@@ -126,12 +125,12 @@ def _settled(sites: Iterable[Site], op: Endpoint, where: str, span: Span | None,
         bad = place.points.constrain(zero) if place.knows(zero.names) else None  # None: data divide
         if bad is not None and bad.is_empty():
             message = f"`{text}` never divides by 0"
-            found[text] = Obligation(Kind.DIVISOR, Status.PROVED, where, message, span, arrow)
+            found[text] = Obligation(Kind.DEFINED, Status.PROVED, where, message, span, arrow)
             continue
         point = bad.sample() if bad is not None and place.sure else None
         status = Status.UNPROVED if point is None else Status.REFUTED
         message = f"cannot show that `{text}` never divides by 0"
         if point is not None:
             message = f"{instance(op, point)} divides by 0: `{text}`"
-        found[text] = Obligation(Kind.DIVISOR, status, where, message, span, arrow, point, HELP)
+        found[text] = Obligation(Kind.DEFINED, status, where, message, span, arrow, point, HELP)
     return list(found.values())

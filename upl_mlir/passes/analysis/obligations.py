@@ -14,7 +14,7 @@ from enum import Enum
 from upl_mlir.diagnostics import Note, Span
 from upl_mlir.dialects.upl import NodeOp, Port, Special
 from upl_mlir.dialects.upl.query import Endpoint, span_of, undetermined
-from upl_mlir.passes.analysis.entries import is_data, missing_in_arrow, missing_in_count
+from upl_mlir.passes.analysis.entries import Missing, is_data, missing_in_arrow, missing_in_count
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets, because
 from upl_mlir.poly.describe import describe
 from upl_mlir.poly.equality import at_least_0, same_count, same_value
@@ -44,7 +44,7 @@ class Kind(Enum):
     ACYCLIC = "no instance waits for itself"
     AFFINE = "the arrow is quasi-affine"
     STRATA = "open gathers end in an order"
-    DIVISOR = "no index divides by 0"
+    DEFINED = "indices and conditions have values"
 
 
 @dataclass(frozen=True)
@@ -132,10 +132,8 @@ def _serves(sets: ProgramSets, op: Endpoint, a: Arrow) -> str:
     """What an arrow does for an input, for a note."""
     domain = sets.domain(op.symbol)
     image = sets.image(a) & domain
-    if image.is_empty():
-        return f"{a.text} serves no instance"
-    if domain <= image:
-        return f"{a.text} serves every instance"
+    if image.is_empty() or domain <= image:
+        return f"{a.text} serves {'no' if image.is_empty() else 'every'} instance"
     return f"{a.text} serves " + ("some" if image.lost else str(describe(image, domain)))
 
 
@@ -143,9 +141,8 @@ def unique(sets: ProgramSets, op: Endpoint, where: str, into: Sequence[Arrow]) -
     """No instance gets two of the tokens of some arrows into an ordinary input."""
     for a in into:
         r = sets.relation(a)
-        if all(r.express(IndexExpr.of(d), a.dst) is not None for d in (*a.src, *a.loops)):
-            continue
-        twice = _two_tokens(r, a)
+        found = all(r.express(IndexExpr.of(d), a.dst) is not None for d in (*a.src, *a.loops))
+        twice = None if found else _two_tokens(r, a)
         if twice is not None and not twice.is_empty():
             point = twice.sample()
             if point is None:
@@ -155,8 +152,8 @@ def unique(sets: ProgramSets, op: Endpoint, where: str, into: Sequence[Arrow]) -
             there = {k: v for k, v in point.items() if k.removesuffix('"') not in (*a.src, *a.loops)}
             by, other = (_at_source(a, point, mark) for mark in ("", '"'))
             message = f"two tokens of {a.text} reach {instance(op, there)}: one from {by}, another from {other}"
-            help = _gathered(op, a)
-            yield Obligation(Kind.UNIQUE, Status.REFUTED, where, message, span_of(a.send), a.text, _unprime(there), help)
+            at = span_of(a.send), a.text, _unprime(there), _gathered(op, a)
+            yield Obligation(Kind.UNIQUE, Status.REFUTED, where, message, *at)
             return
     for n, a in enumerate(into):
         for b in into[:n]:
@@ -168,9 +165,8 @@ def unique(sets: ProgramSets, op: Endpoint, where: str, into: Sequence[Arrow]) -
                     yield Obligation(Kind.UNIQUE, Status.UNPROVED, where, message, span_of(a.send), a.text)
                     return
                 message = f"{instance(op, point)} gets a token from {b.text} and another from {a.text}"
-                notes = (Note("the other one is sent here", span_of(b.send)),)
-                help = _gathered(op, a)
-                yield Obligation(Kind.UNIQUE, Status.REFUTED, where, message, span_of(a.send), a.text, point, help, notes)
+                at = span_of(a.send), a.text, point, _gathered(op, a), (Note("the other one is sent here", span_of(b.send)),)
+                yield Obligation(Kind.UNIQUE, Status.REFUTED, where, message, *at)
                 return
     yield Obligation(Kind.UNIQUE, Status.PROVED, where, "no instance gets two tokens", span_of(op))
 
@@ -184,8 +180,7 @@ def _two_tokens(r: PSet, a: Arrow) -> PSet | None:
     """Pairs of different (source, iterator) points of one arrow, the second marked `"`, with the target that both reach."""
     points = (*a.src, *a.loops)
     other = {d: f"{d}\"" for d in points}
-    twin = r.rename(other)
-    dims = (*a.dims, *other.values())
+    twin, dims = r.rename(other), (*a.dims, *other.values())
     differ = Formula.any(Formula.compare(d, CmpOp.NE, o) for d, o in other.items())
     if not points:
         return None
@@ -205,16 +200,23 @@ def of_arrow(sets: ProgramSets, a: Arrow) -> Iterator[Obligation]:
     if not a.exact:
         yield Obligation(Kind.AFFINE, Status.UNPROVED, a.text, "its condition or index depends on data", span, a.text)
         return
-    missing = missing_in_arrow(sets, a)
-    if missing is not None:
-        entry, point = missing
-        message = f"{instance(a.source, point)} reads {entry}, which does not exist"
-        yield Obligation(Kind.AFFINE, Status.REFUTED, a.text, message, span, a.text, point)
-        return
+    if (missing := missing_in_arrow(sets, a)) is not None:
+        yield _missing(missing, Kind.AFFINE, a.source, a.text, span, a.text)
+        if missing[1] is not None:
+            return
     yield Obligation(Kind.AFFINE, Status.PROVED, a.text, "quasi-affine", span, a.text)
     yield _exists(sets, a)
     if a.port.gather is None:
         yield _multiplicity(sets, a)
+
+
+def _missing(found: Missing, kind: Kind, op: Endpoint, where: str, span: Span | None, arrow: str | None) -> Obligation:
+    """An entry that does not exist; without a point, one that may not."""
+    entry, point = found
+    if point is None:
+        return Obligation(Kind.DEFINED, Status.UNPROVED, where, f"cannot show that `{entry}` always exists", span, arrow)
+    message = f"{instance(op, point)} reads {entry}, which does not exist"
+    return Obligation(kind, Status.REFUTED, where, message, span, arrow, point)
 
 
 def _exists(sets: ProgramSets, a: Arrow) -> Obligation:
@@ -344,8 +346,7 @@ def of_gather(sets: ProgramSets, op: NodeOp, port: Port) -> Iterator[Obligation]
     """A gathering input: exactly n summands at every instance, and all carried counts agree."""
     where = f"{op.symbol}.{port.name}"
     into = sets.into(op.symbol, port.name)
-    domain = sets.domain(op.symbol)
-    span = span_of(op)
+    domain, span = sets.domain(op.symbol), span_of(op)
     if port.open:
         yield Obligation(Kind.GATHER, Status.PROVED, where, "it ends when no summand can come any more", span)
         return
@@ -356,12 +357,10 @@ def of_gather(sets: ProgramSets, op: NodeOp, port: Port) -> Iterator[Obligation]
         why = _by_data(dynamic) if dynamic else f"the count `{data}` is data"
         yield Obligation(Kind.GATHER, Status.UNPROVED, where, why, span)
         return
-    missing = missing_in_count(sets, op, port.count) if isinstance(port.count, IndexExpr) else None
-    if missing is not None:
-        entry, point = missing
-        message = f"{instance(op, point)} reads {entry}, which does not exist"
-        yield Obligation(Kind.GATHER, Status.REFUTED, where, message, span, None, point)
-        return
+    if isinstance(port.count, IndexExpr) and (missing := missing_in_count(sets, op, port.count)) is not None:
+        yield _missing(missing, Kind.GATHER, op, where, span, None)
+        if missing[1] is not None:
+            return
     terms: list[tuple[PSet, IndexExpr]] = []
     rough: list[Arrow] = []
     for a in into:

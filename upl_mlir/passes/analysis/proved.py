@@ -39,22 +39,21 @@ def note_assumed(program: ProgramOp, open_: Sequence[Input]) -> None:
 
 @bounded("the proof")
 def require_proved(program: ProgramOp) -> tuple[Input, ...]:
-    """Raise UplError (UPL13xx) if an obligation is refuted, UPL1823 for an index that may divide by 0.  The domains must
-    be known.
+    """Raise UplError (UPL13xx) if an obligation is refuted, UPL1823 for an index that may have no value.  The domains
+    must be known.
 
     Returns the inputs of which an obligation stays open, other than through data: `at_sizes.require_at` settles them for
     given sizes.
     """
     sets = ProgramSets(program)
     found = list(_obligations(sets))
-    divisions = list(of_divisors(sets, is_made))
-    report = Report([*(o for _, o in found), *divisions])
+    all_ = [*(o for _, o in found), *of_divisors(sets, is_made)]
+    report = Report(all_)
     if not report.ok:
         raise UplError(*report.diagnostics())
-    for o in divisions:
-        if o.status is Status.UNPROVED:  # loops would go on with some number
-            help_ = 'test the divisor first, as in `if q != 0 && …`; or use engine="interp" or "token"'
-            raise error("UPL1823", f"native code {o.message}", o.span, help=help_)
+    for o in all_:
+        if o.kind is Kind.DEFINED and o.status is Status.UNPROVED:  # loops would go on with some number
+            raise error("UPL1823", f"native code {o.message}", o.span, help='use engine="interp" or "token"')
     open_ = dict.fromkeys(at for at, o in found if o.status is Status.UNPROVED)
     return tuple(at for at in open_ if not any(map(sets.dynamic, sets.into(*at))))
 
