@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,13 @@ def test_links_lead_somewhere(page):
         target = (page.parent / file) if file else page
         assert target.exists(), f"{link}: no such file"
         assert not anchor or anchor in anchors(target), f"{link}: no such heading"
+
+
+def test_the_readme_lists_every_extra():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    part = (ROOT / "README.md").read_text(encoding="utf-8").split("\n## Extras\n")[1].split("\n## ")[0]
+    rows = [row.split("|")[1] for row in part.splitlines() if row.startswith("| `")]
+    assert sorted(name for row in rows for name in re.findall(r"`([\w-]+)`", row)) == sorted(extras)
 
 
 def test_every_page_is_in_the_contents():
