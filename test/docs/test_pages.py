@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import tomllib
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,14 @@ def test_links_lead_somewhere(page):
         target = (page.parent / file) if file else page
         assert target.exists(), f"{link}: no such file"
         assert not anchor or anchor in anchors(target), f"{link}: no such heading"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_headings_leave_out_no_level(page):
+    """Else `make docs` fails."""
+    text = re.sub(r"^ *```.*?^ *```", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)
+    levels = [len(marks) for marks in re.findall(r"^(#+) ", text, flags=re.M)]
+    assert levels[0] == 1 and all(after <= before + 1 for before, after in pairwise(levels))
 
 
 def test_the_readme_lists_every_extra():
