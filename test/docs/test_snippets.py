@@ -3,7 +3,7 @@
 The blocks of a page run in order, in a directory of their own that has `examples` and `docs`:
 
     ```upl        after a line that says "Save as `NAME`": the file is written; other blocks must parse as statements
-    ```python, c  after such a line likewise
+    ```python, c, toml   after such a line likewise
     ```console    `$ command` lines, each with the output that is expected below it; `…` stands for any text, lines included
     ```python     run in one namespace
 """
@@ -20,9 +20,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-_NAMES = "index tutorial numbers rules frontends token drawing extending native explore debugging circuits nn checked"
-PAGES = [f"docs/{name}.md" for name in _NAMES.split()]
-BLOCK = re.compile(r"(?P<before>[^\n]*\n)?\n?```(?P<kind>upl|console|python|c)\n(?P<text>.*?)^```$", re.S | re.M)
+NAMES = "index tutorial numbers rules frontends nn token drawing extending native explore debugging machine circuits checked"
+PAGES = [f"docs/{name}.md" for name in NAMES.split()]
+BLOCK = re.compile(r"(?P<before>[^\n]*\n)?\n?```(?P<kind>upl|toml|console|python|c)\n(?P<text>.*?)^```$", re.S | re.M)
 
 
 def matches(expected: str, found: str) -> bool:
@@ -60,9 +60,9 @@ def test_a_page(page, tmp_path, monkeypatch):
         text, done = block["text"], done + 1
         saved = re.search(r"Save as `([^`]+)`", block["before"] or "")
         match block["kind"]:
-            case "upl" | "python" | "c" if saved:
+            case "upl" | "toml" | "python" | "c" if saved:
                 Path(saved[1]).write_text(text, encoding="utf-8")
-            case "upl" | "c":
+            case "upl" | "toml" | "c":
                 pass
             case "python" if text.startswith("import jax") and importlib.util.find_spec("jax") is None:
                 pass  # the extra `jax`; test/frontend/jaxpr says that it is not tried
