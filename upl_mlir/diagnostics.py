@@ -173,6 +173,7 @@ def nearest_or_all(found: str, candidates: Iterable[str]) -> str | None:
 
 
 _LISTED = 12
+"""Names in a list, so that it fits about one line; chosen, not measured."""
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
