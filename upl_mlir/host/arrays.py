@@ -320,7 +320,7 @@ def _wrong_shape(
     name: str, fields: Sequence[str], expected: tuple[int, ...] | None, found: tuple[int, ...], span: Span | None
 ) -> UplError:
     over = f" over <{','.join(fields)}>" if fields else ""
-    wanted = f"shape {expected}" if expected is not None else f"{len(fields)} dimensions"
+    wanted = f"shape {expected}" if expected is not None else f"{len(fields)} dimension{'s' * (len(fields) != 1)}"
     return error("UPL1503", f"`{name}`: expected {wanted}{over}, found shape {found}", span)
 
 
