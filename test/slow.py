@@ -25,7 +25,7 @@ def read(path: Path) -> dict[str, float]:
 
 def renewed(known: dict[str, float], measured: dict[str, float]) -> dict[str, float]:
     """The list with what was measured."""
-    return {name: t for name, t in sorted((known | measured).items()) if t > MOST}
+    return {name: t for name, t in sorted((known | measured).items()) if t > MOST or name not in measured}
 
 
 def main() -> int:

@@ -28,6 +28,7 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from pathlib import Path
 
 
 class Severity(Enum):
@@ -162,6 +163,52 @@ def did_you_mean(found: str, candidates: Iterable[str]) -> str | None:
     """A suggestion `did you mean "…"?` if one of the candidates is close to what was found, else None."""
     close: Sequence[str] = difflib.get_close_matches(found, list(candidates), n=1, cutoff=0.6)
     return f"did you mean `{close[0]}`?" if close else None
+
+
+def nearest_or_all(found: str, candidates: Iterable[str]) -> str | None:
+    """The suggestion of `did_you_mean`; where no candidate is close, which there are: "one of `A`, `B`"."""
+    names = [*candidates]
+    listed = ", ".join(f"`{n}`" for n in names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
+    return did_you_mean(found, names) or (f"{'one of' if len(names) > 1 else 'there is only'} {listed}" if names else None)
+
+
+_LISTED = 12
+"""Names in a list, so that it fits about one line; chosen, not measured."""
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+def read_bytes(path: str | Path, code: str = "UPL1001") -> bytes:
+    """The contents of a file that a user has named.  Raises UplError if it cannot be read."""
+    try:
+        return Path(path).read_bytes()
+    except (OSError, ValueError) as e:
+        raise unreadable(path, e, code) from None
+
+
+def unreadable(path: str | Path, why: OSError | ValueError, code: str = "UPL1001") -> UplError:
+    """The error for a file that cannot be read, from what the operating system said; the caller raises it."""
+    match why:
+        case FileNotFoundError():
+            message = "there is no such file"
+        case IsADirectoryError():
+            message = "this is a directory, not a file"
+        case OSError():
+            message = f"cannot read this file: {why.strerror or why}"
+        case ValueError():
+            message = "no file can have this name"
+    return error(code, message, Span(str(path), 0, 0))
+
+
+def decode(data: bytes, file: str, code: str = "UPL1001") -> str:
+    """The text of a file.  Raises UplError, with the place of the first byte that is not UTF-8."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as e:
+        before = data[: e.start].decode("utf-8").rpartition("\n")
+        line, column = before[0].count("\n") + (2 if before[1] else 1), len(before[2]) + 1
+        message = f"this is not UTF-8 text: the byte 0x{data[e.start]:02X} cannot stand here"
+        span = Span(file, line, column, line, column + 1)
+        raise error(code, message, span, help="save it with the encoding UTF-8") from None
 
 
 def _excerpt(span: Span | None, sources: Sources | None) -> list[str]:

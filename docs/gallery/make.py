@@ -1,26 +1,32 @@
 """Makes the gallery: the picture of every example, of some derivatives, and a page of `upl view`. `make gallery` runs it.
 
     python docs/gallery/make.py            # everything
-    python docs/gallery/make.py --pages    # the page, and pictures of it and of the editor
+    python docs/gallery/make.py --pages    # the page, and pictures of it and of editors
 
 The pictures are the same wherever they are made; a test compares them.  The page goes to `build/gallery`, pictures of pages
-beside the others; these need Chromium and playwright.
+beside the others; these need Chromium and playwright.  The picture of Vim goes to `docs/pictures`; it needs tmux and ALE.
 """
 
 from __future__ import annotations
 
+import io
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
+from rich.terminal_theme import DEFAULT_TERMINAL_THEME
+from rich.text import Text
 
 import upl_mlir as upl
 from upl_mlir.api.programs import reverse
@@ -73,8 +79,9 @@ def page() -> str:
 
 
 SCREENS = {
-    "view": (1500, 820, "light", True), "view.dark": (1440, 900, "dark", True), "view.phone": (390, 844, "light", True),
-    "view.large": (2560, 1440, "light", True),
+    "view": (1440, 900, "light", True), "view.dark": (1440, 900, "dark", True),
+    "view.phone": (390, 844, "light", True), "view.phone.dark": (390, 844, "dark", True),
+    "view.large": (2560, 1440, "light", True), "view.large.dark": (2560, 1440, "dark", True),
     "editor": (1440, 900, "light", False), "editor.phone": (390, 844, "dark", False),
 }  # fmt: skip
 """Pictures of pages: width and height of the window, colours, and whether it is the page of a run, else the editor."""
@@ -123,12 +130,18 @@ def _mistaken(shown: Any) -> None:
         shown.click("#errors button")
 
 
-@contextmanager
-def edited(folder: Path) -> Iterator[str]:
-    """The address of an editor of the perceptron with a mistake in an arrow."""
+def _with_a_mistake(folder: Path) -> Path:
+    """The perceptron in a folder, with a wrong number of summands in an arrow."""
     path = folder / "perceptron.upl"
     text = Path("examples/perceptron.upl").read_text(encoding="utf-8")
     path.write_text(text.replace("r*w #N[k-1] -> Sum.s", "r*w #N[k] -> Sum.s"), encoding="utf-8")
+    return path
+
+
+@contextmanager
+def edited(folder: Path) -> Iterator[str]:
+    """The address of an editor of the perceptron with a mistake in an arrow."""
+    path = _with_a_mistake(folder)
     command = [sys.executable, "-m", "upl_mlir", "view", "--edit", str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -138,8 +151,48 @@ def edited(folder: Path) -> Iterator[str]:
             process.send_signal(signal.SIGINT)
 
 
+VIM = Path("docs/pictures/vim.svg")
+"""The screen of Vim on the program with the mistake, with the settings of docs/editors.md."""
+
+
+def vim() -> bool:
+    """The picture of Vim, if it is there with the plugin ALE, in a terminal of tmux."""
+    if shutil.which("vim") is None or shutil.which("tmux") is None:
+        return False
+    block = Path("docs/editors.md").read_text(encoding="utf-8").split("\n## Vim\n")[1].split("```")[1].removeprefix("vim\n")
+    with tempfile.TemporaryDirectory() as name:
+        path, settings, found = _with_a_mistake(Path(name)), Path(name) / "vimrc", Path(name) / "found"
+        look = "set nocompatible number laststatus=2 background=light\nfiletype plugin on\nhighlight clear SignColumn\n"
+        settings.write_text(look + block)
+        # The file `found` says how many errors Vim shows; the message of the one on the line is then shown at the bottom.
+        count = f"writefile([string(len(ale#engine#GetLoclist(bufnr(''))))], '{found}')"
+        told = f"call timer_start(500, {{_ -> {count}}}, {{'repeat': -1}})"
+        command = ["vim", "-u", str(settings), "-i", "NONE", "-n", "-c", told, "-c", "ALELint", path.name]
+        server = ["tmux", "-L", f"upl-{os.getpid()}"]
+        own = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+        subprocess.run([*server, "new-session", "-d", "-x", "120", "-y", "25", *command], cwd=name, env=own, check=True)
+        try:
+            for _ in range(240):
+                time.sleep(0.5)
+                if found.exists() and found.read_text().strip() == "1":
+                    break
+            else:
+                return False
+            subprocess.run([*server, "send-keys", "/r.w #", "Enter"], check=True)
+            time.sleep(3)
+            screen = subprocess.run([*server, "capture-pane", "-e", "-p"], capture_output=True, text=True, check=True).stdout
+        finally:
+            subprocess.run([*server, "kill-server"], check=False)
+    console = Console(record=True, width=120, file=io.StringIO(), force_terminal=True)
+    console.print(Text.from_ansi(screen.rstrip("\n")), no_wrap=True)
+    picture = console.export_svg(title="vim perceptron.upl", theme=DEFAULT_TERMINAL_THEME, unique_id="vim")
+    VIM.write_text(re.sub(r"@font-face \{.*?\}\n", "", picture, flags=re.S), encoding="utf-8")  # fonts of the reader's
+    return True
+
+
 def pages() -> None:
-    """The page, and pictures of it and of the editor."""
+    """The page, and pictures of it and of editors."""
+    print(f"  {VIM}" if vim() else "  the picture of Vim is not made: no vim with ALE, or no tmux")
     PAGE.parent.mkdir(parents=True, exist_ok=True)
     PAGE.write_text(page(), encoding="utf-8")
     print(f"  {PAGE}")
@@ -168,8 +221,8 @@ def main() -> None:
         "Made by `make gallery` from `examples/`; what the shapes mean is in [drawing.md](../drawing.md).", "",
         f"The page of `upl view` with the perceptron, its derivative and a run (`make gallery` leaves it in `{PAGE}`):", "",
         "![The page of upl view](view.png)", "",
-        "On a phone its parts are tabs, and two fingers zoom; [dark](view.dark.png), [on a large screen](view.large.png):",
-        "",
+        "On a phone its parts are tabs, and two fingers zoom; [dark](view.dark.png), [on a large screen](view.large.png),",
+        "[there in the dark](view.large.dark.png), [on a phone in the dark](view.phone.dark.png):", "",
         "![The page on a phone](view.phone.png)", "",
         "The [diagram editor](../diagram_editor.md) with a mistake on an arrow, and [on a phone](editor.phone.png):", "",
         "![The diagram editor](editor.png)", "",

@@ -392,6 +392,27 @@ def test_pictures_are_drawn_in_an_event_loop_and_after_its_end(perceptron: upl.P
     assert asyncio.run(inside()) == upl.draw(perceptron).svg()
 
 
+ANY_THREAD = """
+import threading
+import upl_mlir as upl
+program, drawn = upl.load("program p\\ninput X { -> A.x }\\nnode A { in x; x -> Y }\\noutput Y"), []
+def draw(): drawn.append(upl.draw(program).svg())
+go = threading.Event()
+before = threading.Thread(target=lambda: (go.wait(), draw()))
+before.start()
+first = threading.Thread(target=draw)
+first.start(); first.join(); go.set(); before.join(); draw()
+assert len(drawn) == 3 and len(set(drawn)) == 1
+"""
+
+
+def test_every_thread_can_draw() -> None:
+    """The thread that draws first is one, that at the end of Python another.  On processors with protection keys, V8
+    crashed the process there, with no word of Python's."""
+    done = subprocess.run([sys.executable, "-c", ANY_THREAD], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_program_without_domains_can_be_drawn(read: Read) -> None:
     wrong = upl.load("program w\noutput Y<i>\ninput X<i> { -> A.x<i> }\nnode A<i> { in x; x -> A.x<i+1>; x -> Y<i> }\n")
     found = read(upl.draw(wrong).svg())

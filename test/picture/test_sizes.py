@@ -26,6 +26,14 @@ def address(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     return path.as_uri()
 
 
+PLACEHOLDER_FITS = """field => {
+  const style = getComputedStyle(field), pen = document.createElement("canvas").getContext("2d");
+  pen.font = style.font;
+  const room = field.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+  return pen.measureText(field.placeholder).width + 20 <= room;  // 20: the button that clears the field keeps its place
+}"""
+
+
 def _tabs(found: Any) -> list[str]:
     return ["picture", "detail", "text"] if found.page.locator("#tabs").is_visible() else ["picture"]
 
@@ -38,6 +46,7 @@ def test_nothing_is_cut(open_page: Callable[..., Any], address: str, size: str, 
     page = found.page
     assert page.get_attribute("html", "data-theme") == scheme
     assert (len(_tabs(found)) == 3) is (size == "phone")
+    assert page.eval_on_selector("#search", PLACEHOLDER_FITS)
     page.fill("#search", "Link")
     page.press("#search", "Enter")
     page.evaluate("document.activeElement.blur()")

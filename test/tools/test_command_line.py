@@ -45,6 +45,38 @@ def test_what_is_like_nothing(upl: Tool) -> None:
     assert "`upl run --help`" in done.err
 
 
+@pytest.mark.parametrize(
+    ("args", "help"),
+    [
+        (("run", MATMUL, *ARRAYS, "--input", "Z=1"), "one of `A`, `B`"),
+        (("grad", MATMUL, "--of", "Q", "--wrt", "A"), "one of `C`, `Mul`, `Acc`"),
+        (("grad", MATMUL, "--of", "C", "--wrt", "Q"), "one of `A`, `B`, `Mul`, `Acc`"),
+        (("run", MATMUL, *ARRAYS, "--why", "Q<1,1>"), "one of `C`, `Mul`, `Acc`"),
+        (("run", MATMUL, *ARRAYS, "--break", "Acc.x"), "there is only `s`"),
+        (("quantize", MATMUL, *ARRAYS, "--range", "Q=-1..1"), "one of `A`, `B`"),
+    ],
+)
+def test_a_name_of_the_program_that_is_like_none(upl: Tool, args: tuple[object, ...], help: str) -> None:
+    """The names that may stand there are listed: those of outputs and nodes, or of inputs."""
+    done = upl(*args)
+    assert done.status == 1
+    assert done.err.endswith(f"  help: {help}\n")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("check", "none.upl"), ("run", "none.mlir"), ("run", MATMUL, "--input", "none.npz"), ("explore", "none.toml"),
+        ("view", MATMUL, "--trace", "none.json", "-o", "none.html"), ("einsum", "none.json"),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_missing(upl: Tool, args: tuple[object, ...]) -> None:
+    """Every command says it in the same words."""
+    done = upl(*args)
+    assert done.status == 1
+    assert re.fullmatch(r"none\.\w+: error\[UPL1\d{3}\]: there is no such file\n", done.err)
+
+
 def test_options_of_upl_opt_are_not_abbreviated(upl_opt: Tool) -> None:
     """Else a new pass would change what an old command means, and an option might be taken for a pass."""
     done = upl_opt("--autodif=of=C,wrt=A", MATMUL)

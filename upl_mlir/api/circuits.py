@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from upl_mlir.api.programs import Program, Value, load
-from upl_mlir.diagnostics import Sources
+from upl_mlir.diagnostics import Sources, decode, read_bytes
 from upl_mlir.passes.circuit.choose import Wish
 from upl_mlir.passes.circuit.plan import Plan
 from upl_mlir.passes.lower_to_circuit import planned_circuit
@@ -21,12 +21,12 @@ def plan_of_program(p: Program, params: Mapping[str, int], wish: Wish) -> Plan:
 
 def plan_of_text(path: Path) -> Plan | None:
     """The plan of an `.mlir` file with a circuit; None if it holds none.  Raises UplError."""
-    from upl_mlir.api.mlir_text import decode, read_module
+    from upl_mlir.api.mlir_text import read_module
     from upl_mlir.api.program import WithSources
     from upl_mlir.hw.circuit.verilog import circuit_of
     from upl_mlir.pipeline import new_context, verify
 
-    text = decode(path.read_bytes(), str(path))
+    text = decode(read_bytes(path), str(path))
     if "ppn.circuit" not in text:
         return None
     module = read_module(text, str(path), new_context())

@@ -18,7 +18,7 @@ from xdsl.ir import Operation
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import DiagnosticException, ParseError
 
-from upl_mlir.diagnostics import Diagnostic, Sources, Span, UplError, error
+from upl_mlir.diagnostics import Diagnostic, Sources, Span, UplError
 from upl_mlir.pipeline import parse_error
 
 MAX_DIGITS = 40
@@ -122,14 +122,3 @@ def _at(text: str, name: str, at: int, code: str, message: str) -> UplError:
     sources = Sources()
     sources.add(name, text)
     return UplError(Diagnostic(code, message, Span(name, line, col, line, col + 1)), sources=sources)
-
-
-def decode(data: bytes, name: str) -> str:
-    """UTF-8 text.  Raises UplError (UPL1001) with the place of the first byte that is none."""
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as e:
-        before = data[: e.start]
-        line, col = before.count(b"\n") + 1, len(before[before.rfind(b"\n") + 1 :].decode("utf-8")) + 1
-        message = f"{name} is not UTF-8 text: byte {e.start} is 0x{data[e.start]:02x}"
-        raise error("UPL1001", message, Span(name, line, col, line, col + 1)) from None

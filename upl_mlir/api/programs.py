@@ -15,7 +15,7 @@ from upl_mlir.api.engines import ENGINES
 from upl_mlir.api.origin import key_of_text
 from upl_mlir.api.ports import PortView, require_arrays
 from upl_mlir.api.program import Program, differentiated, made_or_known
-from upl_mlir.diagnostics import Sources, did_you_mean, error
+from upl_mlir.diagnostics import Sources, decode, error, nearest_or_all, read_bytes
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.dialects.upl.query import endpoints, program_of, require_determined
 from upl_mlir.engines.names import SIMULATORS, EngineName
@@ -81,12 +81,7 @@ def ragged(array: Array, port: PortView, field: str, /, **params: int) -> list[A
 
 
 def _read(path: Path) -> str:
-    from upl_mlir.api.mlir_text import decode
-
-    try:
-        return decode(path.read_bytes(), str(path))
-    except OSError as e:
-        raise error("UPL1001", f"cannot read {path}: {e.strerror}") from None
+    return decode(read_bytes(path), str(path))
 
 
 def _parse_mlir(text: str, name: str, overrides: Mapping[str, Value]) -> Program:
@@ -348,7 +343,7 @@ def compile(
     """
     names = [*map(str, EngineName)]
     if engine not in names:
-        help_ = did_you_mean(engine, names) or f"one of {', '.join(names)}"
+        help_ = nearest_or_all(engine, names)
         raise error("UPL1802", f"there is no engine `{engine}`", help=help_)
     name = EngineName(engine)
     row = ENGINES[name]

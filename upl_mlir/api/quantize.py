@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from upl_mlir.api.program import Program
 from upl_mlir.api.programs import compile
-from upl_mlir.diagnostics import UplError, error
+from upl_mlir.diagnostics import UplError, error, nearest_or_all
 from upl_mlir.dialects.upl import UplType
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.dialects.upl.precision import require_one_real
@@ -98,7 +98,8 @@ def quantize(
         dense = bind_arrays(op, ports, dict(arrays))
         unknown = [n for n in ranges or {} if n not in dense or ports[n].type is not UplType.REAL]
         if unknown:
-            raise _refused(f"`{unknown[0]}` is no input of reals")
+            reals = [n for n in dense if ports[n].type is UplType.REAL]
+            raise _refused(f"`{unknown[0]}` is no input of reals", nearest_or_all(unknown[0], reals))
         watch = Watch()
         exact = Engine(op, bound, real=Kind.watched(watch)).run(dense).outputs
         seen = (watch.low, watch.high)
@@ -132,8 +133,8 @@ def quantize(
     return Quantization(seen, proved, integer, by_proof, tried, error, None if chosen is None else chosen.real)
 
 
-def _refused(why: str) -> UplError:
-    return error("UPL1509", f"quantize: {why}")
+def _refused(why: str, help: str | None = None) -> UplError:
+    return error("UPL1509", f"quantize: {why}", help=help)
 
 
 def _width(kind: Kind) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from upl_mlir.api.programs import Program, compile
-from upl_mlir.diagnostics import did_you_mean, error
+from upl_mlir.diagnostics import error, nearest_or_all
 
 Array = NDArray[Any]
 
@@ -71,7 +71,7 @@ class Training:
             for name, ports, what in ((out, program.outputs, "output"), (into, program.inputs, "input")):
                 if name not in ports:
                     message = f"--carry {out}={into}: there is no {what} `{name}`"
-                    raise error("UPL1502", message, help=did_you_mean(name, ports))
+                    raise error("UPL1502", message, help=nearest_or_all(name, ports))
         if self.outputs not in program.outputs:
             raise error("UPL1502", f"there is no output `{self.outputs}`", help="say which holds the predictions: --outputs")
         if self.targets not in data:

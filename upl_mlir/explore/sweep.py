@@ -11,11 +11,11 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from upl_mlir.diagnostics import Span, UplError, did_you_mean, error
+from upl_mlir.diagnostics import Span, UplError, decode, did_you_mean, error, read_bytes
 from upl_mlir.explore.design import SECTION, Design, design_of
 from upl_mlir.hw import machine as machines
 from upl_mlir.hw.machine import Machine, machine_keys, machine_of, require_built
-from upl_mlir.hw.toml_file import Places, check_keys, parse, read_text
+from upl_mlir.hw.toml_file import Places, check_keys, parse
 
 WHAT = "sweep file"
 Value = bool | int | float | str
@@ -138,7 +138,7 @@ def load_sweep(path: str | Path) -> Sweep:
     one with which no point can be built; and those of the machine description.
     """
     path = Path(path)
-    data, places = parse(read_text(path, WHAT, "UPL1740"), str(path), WHAT, "UPL1740")
+    data, places = parse(decode(read_bytes(path, "UPL1740"), str(path), "UPL1740"), str(path), WHAT, "UPL1740")
     check_keys(data, "", _KEYS, places, WHAT, "UPL1741")
     for name in _TABLES:
         if not isinstance(data.get(name, {}), dict):
@@ -177,7 +177,7 @@ def _machine(path: Path, data: Mapping[str, Any], places: Places) -> tuple[dict[
     place = path.parent / _string(data, "machine", places)
     if not place.exists():
         raise error("UPL1742", f"{WHAT}: machine: there is no file {place}", places.of("machine"))
-    base, machine_places = parse(read_text(place, machines.WHAT, "UPL1720"), str(place), machines.WHAT, "UPL1720")
+    base, machine_places = parse(machines.text_of(place), str(place), machines.WHAT, "UPL1720")
     machine_of(base, machine_places)
     return base, machine_places
 

@@ -27,7 +27,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from upl_mlir.diagnostics import Span, UplError, did_you_mean, error
+from upl_mlir.diagnostics import Span, UplError, error, nearest_or_all
 from upl_mlir.dialects.upl import InputOp, OutputOp, ParamOp, ProgramOp, UplType
 from upl_mlir.dialects.upl.query import domain_of, endpoints, inputs, outputs, poly_context, span_of
 from upl_mlir.host.given import Array, Dense, Given, Ragged, Sparse, cast_values, classify
@@ -183,7 +183,7 @@ def bind_parameters(
         if name not in {op.symbol for op in declared}:
             raise error(
                 "UPL1505", f"the program has no parameter `{name}`", span_of(program),
-                help=did_you_mean(name, [op.symbol for op in declared]),
+                help=nearest_or_all(name, [op.symbol for op in declared]),
             )  # fmt: skip
         if isinstance(value, bool) or not isinstance(value, int | np.integer):
             raise error("UPL1505", f"the parameter `{name}` must be an integer, not {value!r}")
@@ -276,7 +276,7 @@ def check_names(program: ProgramOp, arrays: Mapping[str, object]) -> None:
     for name in arrays:
         if name not in names:
             what = "is not an input of the program" if name in endpoints(program) else "is not a port of the program"
-            raise error("UPL1502", f"`{name}` {what}", span_of(program), help=did_you_mean(name, names))
+            raise error("UPL1502", f"`{name}` {what}", span_of(program), help=nearest_or_all(name, names))
 
 
 def bind_arrays(program: ProgramOp, ports: Mapping[str, HostPort], arrays: Mapping[str, object]) -> dict[str, Array]:
@@ -320,7 +320,7 @@ def _wrong_shape(
     name: str, fields: Sequence[str], expected: tuple[int, ...] | None, found: tuple[int, ...], span: Span | None
 ) -> UplError:
     over = f" over <{','.join(fields)}>" if fields else ""
-    wanted = f"shape {expected}" if expected is not None else f"{len(fields)} dimensions"
+    wanted = f"shape {expected}" if expected is not None else f"{len(fields)} dimension{'s' * (len(fields) != 1)}"
     return error("UPL1503", f"`{name}`: expected {wanted}{over}, found shape {found}", span)
 
 
@@ -407,7 +407,7 @@ def ragged(array: Array, port: HostPort, field: str) -> list[Array]:
     """
     if field not in port.fields:
         raise error(
-            "UPL1502", f"`{port.name}` has no field `{field}`", port.span, help=did_you_mean(field, port.fields)
+            "UPL1502", f"`{port.name}` has no field `{field}`", port.span, help=nearest_or_all(field, port.fields)
         )
     if array.shape != port.shape:
         raise _wrong_shape(port.name, port.fields, port.shape, array.shape, port.span)

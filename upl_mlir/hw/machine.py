@@ -15,8 +15,8 @@ from typing import Any, cast, get_type_hints
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from upl_mlir.diagnostics import Span, UplError, did_you_mean, error
-from upl_mlir.hw.toml_file import Places, check_keys, parse, read_text
+from upl_mlir.diagnostics import Span, UplError, decode, error, nearest_or_all, read_bytes
+from upl_mlir.hw.toml_file import Places, check_keys, parse
 
 WHAT = "machine description"
 
@@ -213,7 +213,12 @@ def load_machine(path: str | Path) -> Machine:
     Raises `UplError`: UPL1720 file cannot be read or is not TOML, UPL1721 unknown key, UPL1722 value of a wrong type
     or out of range.
     """
-    return parse_machine(read_text(path, WHAT, "UPL1720"), str(path))
+    return parse_machine(text_of(path), str(path))
+
+
+def text_of(path: str | Path) -> str:
+    """The text of a machine description.  Raises UplError (UPL1720) if it cannot be read."""
+    return decode(read_bytes(path, "UPL1720"), str(path), "UPL1720")
 
 
 def parse_machine(text: str, file: str = "<machine>") -> Machine:
@@ -292,7 +297,7 @@ def _choices(data: Mapping[str, Any], key: str) -> str | None:
         return None
     words = [str(one.value) for one in kind]
     found = data[section][name] if section else data[name]
-    return did_you_mean(str(found), words) or f"one of {', '.join(words)}"
+    return nearest_or_all(str(found), words)
 
 
 def _check_keys(data: Mapping[str, Any], places: Places) -> None:

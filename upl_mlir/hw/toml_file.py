@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from upl_mlir.diagnostics import Span, UplError, did_you_mean, error
@@ -38,14 +37,6 @@ class Places:
     def line(self, key: str) -> Span | None:
         """The line of a key; None if it is not written."""
         return self.of(key) if key in self.lines else None
-
-
-def read_text(path: str | Path, what: str, code: str) -> str:
-    """The text of a file; `UplError` with `code` if there is none: "cannot read the `what`"."""
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as cause:
-        raise error(code, f"cannot read the {what}: {cause}", Span(str(path), 0, 0)) from None
 
 
 def parse(text: str, file: str, what: str, code: str) -> tuple[dict[str, Any], Places]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from upl_mlir.api.programs import Compiled, Program, added, compile, vjp
-from upl_mlir.diagnostics import did_you_mean, error
+from upl_mlir.diagnostics import error, nearest_or_all
 from upl_mlir.host.arrays import bind_parameters
 
 Array = NDArray[Any]
@@ -32,8 +32,7 @@ class Pullback:
         self.program = p.expanded().infer_domains()
         if of not in self.program.outputs:
             outputs = self.program.outputs
-            hint = did_you_mean(of, outputs) or f"one of {', '.join(outputs)}"
-            raise error("UPL1502", f"there is no output `{of}`", help=hint)
+            raise error("UPL1502", f"there is no output `{of}`", help=nearest_or_all(of, outputs))
         self.of = of
         self.names = list(self.program.inputs)
         reals = [n for n, v in self.program.inputs.items() if v.dtype.kind == "f"]

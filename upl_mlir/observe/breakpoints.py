@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from upl_mlir.api.programs import Program
-from upl_mlir.diagnostics import did_you_mean, error
+from upl_mlir.diagnostics import error, nearest_or_all
 from upl_mlir.dialects.upl import NodeOp, OutputOp
 from upl_mlir.dialects.upl.query import endpoints, span_of
 from upl_mlir.engines.interp.engine import Engine, Event, RunResult
@@ -73,13 +73,13 @@ def parse_breakpoint(p: Program, place: str) -> Breakpoint:
     op = ends.get(found["name"])
     if op is None:
         message = f"`{found['name']}` is neither a node nor an output"
-        raise error("UPL1810", message, help=did_you_mean(found["name"], ends))
+        raise error("UPL1810", message, help=nearest_or_all(found["name"], ends))
     target = op.symbol
     if found["input"] is not None:
         names = [q.name for q in op.ports] if isinstance(op, NodeOp) else []
         if found["input"] not in names:
             message = f"`{op.symbol}` has no input `{found['input']}`"
-            raise error("UPL1810", message, span_of(op), help=did_you_mean(found["input"], names))
+            raise error("UPL1810", message, span_of(op), help=nearest_or_all(found["input"], names))
         target = f"{op.symbol}.{found['input']}"
     index: Index | None = None
     if found["index"] is not None and (found["index"].strip() or op.fields):

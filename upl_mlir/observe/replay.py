@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from upl_mlir.api.programs import Program
-from upl_mlir.diagnostics import UplError, error
+from upl_mlir.diagnostics import UplError, error, read_bytes
 from upl_mlir.dialects.upl import NodeOp, SendOp, Special
 from upl_mlir.dialects.upl.query import arrows, endpoints, poly_context, source_of
 from upl_mlir.engines.interp.engine import Engine, Event, RunResult
@@ -92,16 +92,14 @@ class Trace(msgspec.Struct, forbid_unknown_fields=True):
 
 def load_trace(path: str | Path) -> Trace:
     """Read a trace that `save` has written.  Raises UplError (UPL1806, UPL1001)."""
+    data = read_bytes(path)
     try:
-        data = Path(path).read_bytes()
         trace = msgspec.json.decode(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data, type=Trace)
     except (msgspec.DecodeError, ValueError, EOFError, gzip.BadGzipFile, zlib.error) as e:
         help_ = "`upl run FILE --trace T.json` writes one"
         if str(path).endswith(".pftrace"):
             help_ += "; .pftrace is for Perfetto"
         raise error("UPL1806", f"{path} is not a trace: {e}", help=help_) from None
-    except OSError as e:
-        raise error("UPL1001", f"cannot read {path}: {e.strerror}") from None
     if (trace.format, trace.version) != (FORMAT, VERSION):
         raise error("UPL1806", f"{path} is a trace of version {trace.version}; this program reads version {VERSION}")
     return trace

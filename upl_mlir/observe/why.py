@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from upl_mlir.api.programs import Program
-from upl_mlir.diagnostics import UplError, did_you_mean, error
+from upl_mlir.diagnostics import UplError, error, nearest_or_all
 from upl_mlir.dialects.upl import InputOp, NodeOp, OutputOp, Port
 from upl_mlir.dialects.upl.query import Endpoint, span_of, target_port
 from upl_mlir.engines.interp.engine import Engine, Event
@@ -106,13 +106,13 @@ class _Search:
         if op is None:
             what = "is a host input: nothing is sent to it"
             what = what if found["node"] in self.sets.ends else "is neither a node nor an output"
-            raise error("UPL1810", f"`{found['node']}` {what}", help=did_you_mean(found["node"], ends))
+            raise error("UPL1810", f"`{found['node']}` {what}", help=nearest_or_all(found["node"], ends))
         port = None
         if found["input"] is not None:
             names = [q.name for q in op.ports] if isinstance(op, NodeOp) else []
             if found["input"] not in names:
                 raise error("UPL1810", f"`{op.symbol}` has no input `{found['input']}`", span_of(op),
-                            help=did_you_mean(found["input"], names))  # fmt: skip
+                            help=nearest_or_all(found["input"], names))  # fmt: skip
             port = target_port(op, found["input"])
         texts = [t.strip() for t in (found["index"] or "").split(",") if t.strip()]
         if len(texts) != len(op.fields) or not all(re.fullmatch(r"[+-]?\d+", t) for t in texts):

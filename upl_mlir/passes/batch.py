@@ -14,7 +14,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, i64
 from xdsl.passes import ModulePass
 
-from upl_mlir.diagnostics import did_you_mean, error
+from upl_mlir.diagnostics import error, nearest_or_all
 from upl_mlir.dialects.upl import FormulaAttr, InputOp, Iterator, NodeOp, OutputOp, ParamOp, Port, ProgramOp, SendOp
 from upl_mlir.dialects.upl.attributes import CountAttr, IndexAttr, IteratorsAttr, NamesAttr
 from upl_mlir.dialects.upl.query import Endpoint, endpoints, poly_context, program_of, span_of, symbols
@@ -116,12 +116,12 @@ def _refuse(program: ProgramOp, ports: Sequence[str], field: str) -> None:
         name, dot, port = text.partition(".")
         op = ends.get(name)
         if op is None:
-            raise error("UPL1420", f"batch: there is no port or node `{name}`", help=did_you_mean(name, ends))
+            raise error("UPL1420", f"batch: there is no port or node `{name}`", help=nearest_or_all(name, ends))
         if isinstance(op, NodeOp) and dot:
             if op.port(port) is None:
                 known = [p.name for p in op.ports]
                 raise error(
-                    "UPL1420", f"batch: `{name}` has no input `{port}`", span_of(op), help=did_you_mean(port, known)
+                    "UPL1420", f"batch: `{name}` has no input `{port}`", span_of(op), help=nearest_or_all(port, known)
                 )
         elif dot or not isinstance(op, InputOp):
             raise error("UPL1420", f"batch: `{text}` is not a host input or a node input", span_of(op),
@@ -144,7 +144,7 @@ def _bound(program: ProgramOp, text: int | str) -> IndexExpr:
     ]
     if unknown:
         raise error("UPL1420", f"batch: `{unknown[0]}` in the bound `{text}` is no integer parameter or constant",
-                    help=did_you_mean(unknown[0], [*ctx.params, *ctx.constants]))  # fmt: skip
+                    help=nearest_or_all(unknown[0], [*ctx.params, *ctx.constants]))  # fmt: skip
     return e
 
 

@@ -12,7 +12,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, i64
 from xdsl.passes import ModulePass
 
-from upl_mlir.diagnostics import did_you_mean, error
+from upl_mlir.diagnostics import error, nearest_or_all
 from upl_mlir.dialects.upl import FormulaAttr, Iterator, NodeOp, ProgramOp
 from upl_mlir.dialects.upl.attributes import CountAttr, IndexAttr, IteratorsAttr, NamesAttr
 from upl_mlir.dialects.upl.query import endpoints, program_of, span_of
@@ -81,10 +81,10 @@ def _node(program: ProgramOp, node: str, field: str, by: int) -> NodeOp:
     op = ends.get(node)
     if not isinstance(op, NodeOp):
         nodes = [n for n, e in ends.items() if isinstance(e, NodeOp)]
-        raise error("UPL1421", f"strip-mine: there is no node `{node}`", help=did_you_mean(node, nodes))
+        raise error("UPL1421", f"strip-mine: there is no node `{node}`", help=nearest_or_all(node, nodes))
     if field not in op.fields:
         found = f"strip-mine: `{node}` has no field `{field}`"
-        raise error("UPL1421", found, span_of(op), help=did_you_mean(field, op.fields))
+        raise error("UPL1421", found, span_of(op), help=nearest_or_all(field, op.fields))
     if by < 1:
         raise error("UPL1421", f"strip-mine: strips of {by} values: at least 1 is expected", span_of(op))
     return op

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any, cast
 
-from upl_mlir.diagnostics import Diagnostic, Span, UplError
+from upl_mlir.diagnostics import Diagnostic, Span, UplError, decode
 from upl_mlir.tools.terminal.colour import complain
 
 
@@ -152,10 +152,7 @@ STDIN = "<stdin>"
 
 def standard_input() -> str:
     """The text on the standard input.  Raises UplError (UPL1001) if it is not UTF-8."""
-    try:
-        return sys.stdin.buffer.read().decode("utf-8")
-    except UnicodeDecodeError as e:
-        raise UplError(Diagnostic("UPL1001", f"this is not UTF-8 text: {e.reason}", Span(STDIN, 0, 0))) from None
+    return decode(sys.stdin.buffer.read(), STDIN)
 
 
 @contextmanager

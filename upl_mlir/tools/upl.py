@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from upl_mlir import __version__
-from upl_mlir.diagnostics import error, not_installed
+from upl_mlir.diagnostics import error, not_installed, unreadable
 from upl_mlir.engines.names import SIMULATORS, EngineName
 from upl_mlir.tools import (
     breaks,
@@ -281,8 +281,8 @@ def _open(path: str) -> Any:
         with Path(path).open("rb") as stream:
             data = np.load(stream, allow_pickle=False)
             return cast(Any, data) if isinstance(data, np.ndarray) else {n: data[n] for n in data.files}
-    except FileNotFoundError:
-        raise error("UPL1001", f"there is no file {path}") from None
+    except (FileNotFoundError, IsADirectoryError, PermissionError) as e:
+        raise unreadable(path, e) from None
     except Exception as e:  # a damaged file makes numpy, zipfile, zlib, tokenize and ast raise what they like
         why = "it holds Python objects" if "allow_pickle" in str(e) else e
         raise error("UPL1504", f"{path} is not an array file of numpy: {why}") from None

@@ -25,8 +25,8 @@ from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseE
 from xdsl.xdsl_opt_main import xDSLOptMain
 
 from upl_mlir import __version__
-from upl_mlir.api.mlir_text import decode, read_module
-from upl_mlir.diagnostics import Diagnostic, Sources, UplError, did_you_mean, error
+from upl_mlir.api.mlir_text import read_module
+from upl_mlir.diagnostics import Diagnostic, Sources, UplError, decode, did_you_mean, error, read_bytes
 from upl_mlir.dialects.upl.query import program_of
 from upl_mlir.pipeline import verify
 from upl_mlir.tools.boundary import UsageError, definitions, describe_exception, guarded, write_whole
@@ -198,9 +198,7 @@ class UplOptMain(xDSLOptMain):
         kind = path.suffix.removeprefix(".")
         if not self.args.frontend and kind not in self.available_frontends:
             raise UsageError(f"{path}: unknown kind of file `.{kind}`; expected .upl or .mlir, or say -f upl")
-        if path.is_dir():
-            raise error("UPL1001", f"{path} is a directory, not a file")
-        return io.BytesIO(path.read_bytes()), kind
+        return io.BytesIO(read_bytes(path)), kind
 
     def parse_chunk(self, chunk: IO[bytes], file_extension: str, start_offset: int = 0) -> ModuleOp | None:
         """Parse a part of a split file; empty lines in front of it give positions as in the whole file."""

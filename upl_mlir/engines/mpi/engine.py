@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from upl_mlir.diagnostics import UplError, did_you_mean, error
+from upl_mlir.diagnostics import UplError, error, nearest_or_all
 from upl_mlir.dialects.upl import Gather, ProgramOp
 from upl_mlir.dialects.upl.query import inputs as all_inputs
 from upl_mlir.dialects.upl.query import span_of
@@ -211,7 +211,7 @@ class MpiEngine:
         """That it is one.  Raises UplError (UPL1502)."""
         names = self.source.facts.outputs
         if name not in names:
-            raise error("UPL1502", f"out[{name!r}]: there is no such output", help=did_you_mean(name, [*names]))
+            raise error("UPL1502", f"out[{name!r}]: there is no such output", help=nearest_or_all(name, [*names]))
         return True
 
     def _lengths(self, arrays: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:

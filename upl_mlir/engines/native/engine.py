@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from upl_mlir.diagnostics import UplError, did_you_mean, error
+from upl_mlir.diagnostics import UplError, error, nearest_or_all
 from upl_mlir.dialects.upl import ProgramOp
 from upl_mlir.dialects.upl.query import outputs, poly_context, span_of
 from upl_mlir.engines.native import shapes
@@ -272,7 +272,7 @@ class NativeEngine:
         results: dict[str, Array] = {}
         for name in out or ():
             if name not in self._outputs:
-                raise error("UPL1502", f"out[{name!r}]: there is no such output", help=did_you_mean(name, self._outputs))
+                raise error("UPL1502", f"out[{name!r}]: there is no such output", help=nearest_or_all(name, self._outputs))
         for name in self._outputs:
             port = binding.ports[name]
             results[name] = target_of(port, out)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
-from upl_mlir.diagnostics import did_you_mean, error
+from upl_mlir.diagnostics import error, nearest_or_all
 from upl_mlir.dialects.ttm import ProgramOp
 from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.engines.names import Simulator
@@ -96,7 +96,7 @@ class RtlEngine:
         """What a caller passes for the host inputs as dense arrays.  Raises UplError (UPL1501–UPL1504)."""
         for name in arrays:
             if name not in self.hosts:
-                help_ = did_you_mean(name, self.hosts)
+                help_ = nearest_or_all(name, self.hosts)
                 raise error("UPL1502", f"`{name}` is not an input of the program", span_of(self._loaded.program), help=help_)
         return dense_arrays([self.ports[name] for name in self.hosts], arrays)
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from upl_mlir.diagnostics import Sources, Span, UplError, did_you_mean, error
+from upl_mlir.diagnostics import Sources, Span, UplError, decode, did_you_mean, error, read_bytes
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
@@ -35,11 +35,7 @@ KEYS = tuple(f.name for f in msgspec.structs.fields(Case))
 
 def read_case(path: Path) -> tuple[Case, Sources]:
     """The case in a file, with the texts that positions refer to.  Raises UplError (UPL1001, UPL1901)."""
-    try:
-        data = path.read_bytes()
-    except OSError as e:
-        raise error("UPL1001", e.strerror or str(e), Span(str(path), 0, 0)) from None
-    return parse_case(data, str(path))
+    return parse_case(read_bytes(path), str(path))
 
 
 def parse_case(data: bytes | str, file: str = "<json>") -> tuple[Case, Sources]:
@@ -48,10 +44,7 @@ def parse_case(data: bytes | str, file: str = "<json>") -> tuple[Case, Sources]:
     Positions inside the kernel are given in the file ``FILE:kernel``.
     """
     raw = data.encode("utf-8") if isinstance(data, str) else data
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError as e:
-        raise error("UPL1001", f"{file} is not UTF-8 text: byte {e.start}", Span(file, 0, 0)) from None
+    text = decode(raw, file)
     sources = Sources({file: text})
     try:
         case = msgspec.json.decode(raw, type=Case, strict=True)

@@ -26,7 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from upl_mlir.diagnostics import Note, Span, UplError, did_you_mean, error
+from upl_mlir.diagnostics import Note, Span, UplError, decode, did_you_mean, error, read_bytes
 from upl_mlir.frontend.upl_text.ast import (
     Adjoint,
     Arrow,
@@ -90,25 +90,7 @@ def parse_file(path: str | Path) -> tuple[Program, str]:
 
 def read_file(path: str | Path) -> str:
     """The text of a file.  Raises UplError (UPL1001) if it cannot be read or is not UTF-8."""
-    file = str(path)
-    nowhere = Span(file, 0, 0)
-    try:
-        data = Path(path).read_bytes()
-    except FileNotFoundError:
-        raise error("UPL1001", "there is no such file", nowhere) from None
-    except IsADirectoryError:
-        raise error("UPL1001", "this is a directory, not a file", nowhere) from None
-    except OSError as e:
-        raise error("UPL1001", f"cannot read this file: {e.strerror or e}", nowhere) from None
-    except ValueError:
-        raise error("UPL1001", "no file can have this name", nowhere) from None
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as e:
-        before = data[: e.start].decode("utf-8").rpartition("\n")
-        span = Span(file, before[0].count("\n") + (2 if before[1] else 1), len(before[2]) + 1)
-        message = f"this file is not UTF-8 text: the byte 0x{data[e.start]:02X} cannot stand here"
-        raise error("UPL1001", message, span, help="save it with the encoding UTF-8") from None
+    return decode(read_bytes(path), str(path))
 
 
 def _read(text: str, file: str, read: Callable[[_Parser], _R]) -> _R:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import StringAttr, SymbolRefAttr
 from xdsl.ir import Operation, SSAValue
 
-from upl_mlir.diagnostics import did_you_mean, error
+from upl_mlir.diagnostics import error, nearest_or_all
 from upl_mlir.dialects import upl
 from upl_mlir.dialects.upl import InputOp, NodeOp, OutputOp, ProgramOp, port_ref
 from upl_mlir.dialects.upl.query import Endpoint, ports_and_fields, span_of, symbols
@@ -162,11 +162,11 @@ def _variable(d: Derivation, of: Endpoint, request: Request, seed: str, asked_at
     if not isinstance(op, NodeOp):
         nodes = [n for n, o in d.sets.ends.items() if isinstance(o, NodeOp)]
         raise error("UPL1401", f"`seed {seed}`: there is no node `{name}`", span_of(asked_at),
-                    help=did_you_mean(name, nodes))  # fmt: skip
+                    help=nearest_or_all(name, nodes))  # fmt: skip
     variables = {o.var.data: o.result for o in op.block.ops if isinstance(o, upl.LetOp)}
     if wanted not in variables:
         raise error("UPL1401", f"`seed {seed}`: `{name}` has no variable `{wanted}`", span_of(asked_at),
-                    help=did_you_mean(wanted, variables))  # fmt: skip
+                    help=nearest_or_all(wanted, variables))  # fmt: skip
     if op.fields != of.fields:
         raise error(
             "UPL1401", f"`seed {seed}` has the index <{','.join(op.fields)}>, `of {request.of}` has "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from upl_mlir.diagnostics import Span, did_you_mean, error
+from upl_mlir.diagnostics import Span, error, nearest_or_all
 from upl_mlir.dialects.upl import InputOp, NodeOp, OutputOp, ProgramOp, UplType
 from upl_mlir.passes.analysis.relations import ProgramSets
 from upl_mlir.passes.autodiff.activity import Held, PortKey
@@ -16,14 +16,14 @@ def port_key(sets: ProgramSets, text: str, role: str, span: Span | None) -> Port
     """
     name, _, port = text.partition(".")
     op = sets.ends.get(name)
+    other = InputOp if role == "of" else OutputOp
     if op is None:
         raise error(
             "UPL1401", f"`{role} {text}`: there is no port or node `{name}`", span,
-            help=did_you_mean(name, sets.ends),
+            help=nearest_or_all(name, [n for n, end in sets.ends.items() if not isinstance(end, other)]),
         )  # fmt: skip
     wanted = "a host output or a node input" if role == "of" else "a host input or a node input"
-    wrong = isinstance(op, InputOp) if role == "of" else isinstance(op, OutputOp)
-    if wrong or (port and not isinstance(op, NodeOp)):
+    if isinstance(op, other) or (port and not isinstance(op, NodeOp)):
         raise error("UPL1401", f"`{role} {text}`: expected {wanted}", span)
     if isinstance(op, NodeOp):
         if not port:
@@ -33,7 +33,7 @@ def port_key(sets: ProgramSets, text: str, role: str, span: Span | None) -> Port
         if found is None:
             raise error(
                 "UPL1401", f"`{role} {text}`: `{name}` has no input `{port}`", span,
-                help=did_you_mean(port, [p.name for p in op.ports]),
+                help=nearest_or_all(port, [p.name for p in op.ports]),
             )  # fmt: skip
         type_, key = found.type, (name, port)
     else:

@@ -7,7 +7,7 @@ from itertools import product
 
 from xdsl.dialects.builtin import StringAttr
 
-from upl_mlir.diagnostics import did_you_mean, error
+from upl_mlir.diagnostics import error, nearest_or_all
 from upl_mlir.dialects.upl import NodeOp
 from upl_mlir.dialects.upl.query import domain_of, nodes, span_of
 from upl_mlir.passes.analysis.cycles import components
@@ -35,7 +35,7 @@ class Loop:
         here = [op for op in nodes(sets.program) if along in op.fields]
         if not here:
             fields = sorted({f for op in nodes(sets.program) for f in op.fields})
-            raise error("UPL1430", f"no node has the index field `{along}`", help=did_you_mean(along, fields))
+            raise error("UPL1430", f"no node has the index field `{along}`", help=nearest_or_all(along, fields))
         self.forward = self._forward(here)
         self.adjoints = [op for op in here if op not in self.forward]
         self.again = self._again()

@@ -38,15 +38,19 @@ function layout(text) {
 }
 """
 
+_ANY_THREAD = "--no-memory-protection-keys"
+"""On processors with protection keys, V8 locks its memory for all threads but the one that starts it: another crashes."""
+
 
 @cache
 def _runtime() -> Any:
     """V8 with the library loaded (0.3 s)."""
     try:
-        from py_mini_racer import MiniRacer
+        from py_mini_racer import DEFAULT_V8_FLAGS, MiniRacer, init_mini_racer
     except ImportError as e:
         raise not_installed("the layout of pictures needs", "mini-racer", "draw", "write a .dot file for Graphviz") from e
     code = resources.files("upl_mlir.picture.elk").joinpath("elk-worker.min.js").read_text(encoding="utf-8")
+    init_mini_racer(flags=(*DEFAULT_V8_FLAGS, _ANY_THREAD), ignore_duplicate_init=True)
     with ThreadPoolExecutor(1) as apart:  # where no event loop runs, V8 gets one of its own; another's may end, or be busy
         v8 = apart.submit(MiniRacer).result()
     atexit.register(v8.close)  # later, when Python takes itself apart, closing it can wait for ever

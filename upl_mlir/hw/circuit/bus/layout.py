@@ -13,7 +13,7 @@ from itertools import product
 from math import prod
 from typing import NamedTuple
 
-from upl_mlir.diagnostics import did_you_mean, error
+from upl_mlir.diagnostics import error, nearest_or_all
 from upl_mlir.passes.circuit.channels.inputs import Input
 from upl_mlir.passes.circuit.channels.orders import elements, extents, part_of
 from upl_mlir.passes.circuit.channels.outputs import Output
@@ -96,7 +96,7 @@ def memory_of(plan: Plan, burst: int = BURST, shapes: Mapping[str, Sequence[int]
             raise error("UPL2004", f"`{whole.name}` takes {out[whole.name].words} words: expected at most {MOST_WORDS}")
     for name in shapes:
         if name not in out:
-            raise error("UPL2004", f"{name}: expected one of {', '.join(out)}", help=did_you_mean(name, out))
+            raise error("UPL2004", f"{name}: expected one of {', '.join(out)}", help=nearest_or_all(name, out))
     return Memory(out, burst)
 
 
