@@ -1,4 +1,4 @@
-"""Divisions by 0, and array entries that do not exist, in conditions, indices, bounds and counts: refuted with the instance."""
+"""Divisions by 0, and entries that do not exist, in conditions, indices, bounds and counts: refuted with the instance."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from upl_mlir.passes.analysis.obligations import Kind, Status
 from upl_mlir.passes.analysis.relations import ProgramSets
 from upl_mlir.poly.parse import parse_formula
 
-ARROWS = "program divided\nparam q >= {least}\ninput X<k,j> in 0<=k<=2, 0<=j<=3 {{ {arrows} }}\noutput R<k,j> in 0<=k<=2, 0<=j<=3\n"
+ARROWS = "program divided\nparam q >= {least}\ninput X<k,j> in 0<=k<=2, 0<=j<=3 {{ {arrows} }}\n"
+ARROWS += "output R<k,j> in 0<=k<=2, 0<=j<=3\n"
 ARROWS += "node A<k,j> in 0<=k<=2, 0<=j<=3 {{ in x; x+1 -> R }}\n"
 BOTH = "if {0}: X -> A.x; if !({0}): 2*X -> A.x"
 PROVED, REFUTED, UNPROVED = {Status.PROVED}, Status.REFUTED, Status.UNPROVED
