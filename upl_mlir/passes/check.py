@@ -14,7 +14,7 @@ from upl_mlir.dialects.upl import InputOp, NodeOp, ProgramOp
 from upl_mlir.dialects.upl.query import directives, program_of, span_of, target_port
 from upl_mlir.passes.analysis.critical_path import critical_path
 from upl_mlir.passes.analysis.cycles import of_cycles
-from upl_mlir.passes.analysis.divisors import of_divisors
+from upl_mlir.passes.analysis.defined import of_values
 from upl_mlir.passes.analysis.effort import bounded
 from upl_mlir.passes.analysis.obligations import Kind, Obligation, Status, of_arrow, of_domain, of_gather, of_ordinary
 from upl_mlir.passes.analysis.relations import ProgramSets
@@ -279,7 +279,7 @@ def obligations(sets: ProgramSets) -> Iterator[Obligation]:
         yield from _open(of_arrow(sets, a), Kind.EXISTS, a.text, span_of(a.send))
     yield from _open(of_cycles(sets), Kind.ACYCLIC, "all cycles", None)
     yield from _open(of_strata(sets), Kind.STRATA, "all open gathers", None)
-    yield from _open(of_divisors(sets), Kind.DEFINED, "all divisions", None)
+    yield from _open(of_values(sets), Kind.DEFINED, "all indices", None)
 
 
 def _open(found: Iterable[Obligation], kind: Kind, where: str, span: Span | None) -> Iterator[Obligation]:

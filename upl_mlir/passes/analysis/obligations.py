@@ -14,7 +14,7 @@ from enum import Enum
 from upl_mlir.diagnostics import Note, Span
 from upl_mlir.dialects.upl import NodeOp, Port, Special
 from upl_mlir.dialects.upl.query import Endpoint, span_of, undetermined
-from upl_mlir.passes.analysis.entries import Missing, is_data, missing_in_arrow, missing_in_count
+from upl_mlir.passes.analysis.entries import is_data, missing_in_arrow, missing_in_count
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets, because
 from upl_mlir.poly.describe import describe
 from upl_mlir.poly.equality import at_least_0, same_count, same_value
@@ -200,23 +200,15 @@ def of_arrow(sets: ProgramSets, a: Arrow) -> Iterator[Obligation]:
     if not a.exact:
         yield Obligation(Kind.AFFINE, Status.UNPROVED, a.text, "its condition or index depends on data", span, a.text)
         return
-    if (missing := missing_in_arrow(sets, a)) is not None:
-        yield _missing(missing, Kind.AFFINE, a.source, a.text, span, a.text)
-        if missing[1] is not None:
-            return
+    entry, point = missing_in_arrow(sets, a) or (None, None)
+    if point is not None:
+        message = f"{instance(a.source, point)} reads {entry}, which does not exist"
+        yield Obligation(Kind.AFFINE, Status.REFUTED, a.text, message, span, a.text, point)
+        return
     yield Obligation(Kind.AFFINE, Status.PROVED, a.text, "quasi-affine", span, a.text)
     yield _exists(sets, a)
     if a.port.gather is None:
         yield _multiplicity(sets, a)
-
-
-def _missing(found: Missing, kind: Kind, op: Endpoint, where: str, span: Span | None, arrow: str | None) -> Obligation:
-    """An entry that does not exist; without a point, one that may not."""
-    entry, point = found
-    if point is None:
-        return Obligation(Kind.DEFINED, Status.UNPROVED, where, f"cannot show that `{entry}` always exists", span, arrow)
-    message = f"{instance(op, point)} reads {entry}, which does not exist"
-    return Obligation(kind, Status.REFUTED, where, message, span, arrow, point)
 
 
 def _exists(sets: ProgramSets, a: Arrow) -> Obligation:
@@ -357,10 +349,11 @@ def of_gather(sets: ProgramSets, op: NodeOp, port: Port) -> Iterator[Obligation]
         why = _by_data(dynamic) if dynamic else f"the count `{data}` is data"
         yield Obligation(Kind.GATHER, Status.UNPROVED, where, why, span)
         return
-    if isinstance(port.count, IndexExpr) and (missing := missing_in_count(sets, op, port.count)) is not None:
-        yield _missing(missing, Kind.GATHER, op, where, span, None)
-        if missing[1] is not None:
-            return
+    entry, point = (isinstance(port.count, IndexExpr) and missing_in_count(sets, op, port.count)) or (None, None)
+    if point is not None:
+        message = f"{instance(op, point)} reads {entry}, which does not exist"
+        yield Obligation(Kind.GATHER, Status.REFUTED, where, message, span, None, point)
+        return
     terms: list[tuple[PSet, IndexExpr]] = []
     rough: list[Arrow] = []
     for a in into:

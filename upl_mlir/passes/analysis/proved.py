@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 
-from upl_mlir.diagnostics import UplError, error
+from upl_mlir.diagnostics import UplError
 from upl_mlir.dialects.upl import InputOp, NodeOp, ProgramOp
 from upl_mlir.dialects.upl.query import Endpoint, target_port
-from upl_mlir.passes.analysis.divisors import of_divisors
+from upl_mlir.passes.analysis.defined import of_values, require_values
 from upl_mlir.passes.analysis.effort import bounded
 from upl_mlir.passes.analysis.obligations import Kind, Obligation, Status, of_arrow, of_domain, of_gather, of_ordinary
 from upl_mlir.passes.analysis.relations import ProgramSets
@@ -47,13 +47,10 @@ def require_proved(program: ProgramOp) -> tuple[Input, ...]:
     """
     sets = ProgramSets(program)
     found = list(_obligations(sets))
-    all_ = [*(o for _, o in found), *of_divisors(sets, is_made)]
-    report = Report(all_)
+    report = Report([*(o for _, o in found), *of_values(sets, is_made)])
     if not report.ok:
         raise UplError(*report.diagnostics())
-    for o in all_:
-        if o.kind is Kind.DEFINED and o.status is Status.UNPROVED:  # loops would go on with some number
-            raise error("UPL1823", f"native code {o.message}", o.span, help='use engine="interp" or "token"')
+    require_values(sets, is_made, "native code")
     open_ = dict.fromkeys(at for at, o in found if o.status is Status.UNPROVED)
     return tuple(at for at in open_ if not any(map(sets.dynamic, sets.into(*at))))
 

@@ -200,13 +200,14 @@ class Evaluator:
                 return table[np.clip(self.expr(index) - self.ctx.arrays[array].lower, 0, len(table) - 1)]
             case Div(kind, num, den):
                 n, d = self.expr(num), self.expr(den)
-                match kind:
-                    case DivKind.FLOORDIV:
-                        return n // d
-                    case DivKind.CEILDIV:
-                        return -(-n // d)
-                    case DivKind.MOD:
-                        return n % d
+                with np.errstate(divide="ignore"):  # by 0: at points that the rest of a condition leaves out
+                    match kind:
+                        case DivKind.FLOORDIV:
+                            return n // d
+                        case DivKind.CEILDIV:
+                            return -(-n // d)
+                        case DivKind.MOD:
+                            return n % d
             case MinMax(kind, args):
                 return reduce(np.minimum if kind is Extremum.MIN else np.maximum, map(self.expr, args))
             case Select(cond, then, other):

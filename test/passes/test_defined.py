@@ -11,7 +11,7 @@ import pytest
 import upl_mlir as upl
 from upl_mlir.engines.reference import points
 from upl_mlir.engines.reference.values import NoValue
-from upl_mlir.passes.analysis.divisors import of_divisors
+from upl_mlir.passes.analysis.defined import of_values
 from upl_mlir.passes.analysis.obligations import Kind, Status
 from upl_mlir.passes.analysis.relations import ProgramSets
 from upl_mlir.poly.parse import parse_formula
@@ -20,6 +20,7 @@ ARROWS = "program divided\nparam q >= {least}\ninput X<k,j> in 0<=k<=2, 0<=j<=3 
 ARROWS += "output R<k,j> in 0<=k<=2, 0<=j<=3\n"
 ARROWS += "node A<k,j> in 0<=k<=2, 0<=j<=3 {{ in x; x+1 -> R }}\n"
 BOTH = "if {0}: X -> A.x; if !({0}): 2*X -> A.x"
+TABLE = "program entries\nconst N[0:1] = [0, 0]\noutput R<k> in 0<=k<=3\nnode A<k> in 0<=k<=3 { in x; x+1 -> R }\n"
 PROVED, REFUTED, UNPROVED = {Status.PROVED}, Status.REFUTED, Status.UNPROVED
 CASES = [
     (BOTH.format("k mod (j-1)==0"), REFUTED),
@@ -88,6 +89,30 @@ def test_where_data_decide_nobody_knows() -> None:
         upl.compile(upl.load(text), engine="native")(X=x, q=1)
 
 
+def test_data_that_divide() -> None:
+    """Nothing is to be proved: engines find out, and say so alike."""
+    text = "program divided\ninput X<k> in 0<=k<=3 { X -> B.x }\ninput D<k>: int in 0<=k<=3 { D -> B.d }\n"
+    text += "node B<k> in 0<=k<=3 { in x, d: int; x -> A.x<(k*d) floordiv d> }\noutput R<k> in 0<=k<=3\n"
+    text += "node A<k> in 0<=k<=3 { in x; x+1 -> R }\n"
+    assert statuses(text) == set()
+    for engine in ("interp", "native"):
+        f, x = upl.compile(upl.load(text), engine=engine), np.arange(4.0)
+        assert f(X=x, D=np.array([1, 1, 2, 2]))["R"].tolist() == [1, 2, 3, 4]
+        with pytest.raises(upl.UplError, match=r"UPL1604.*B<1>"):
+            f(X=x, D=np.array([1, 0, 1, 1]))
+
+
+def test_entries_under_a_condition_on_data() -> None:
+    text = TABLE
+    text += "input X<k> in 0<=k<=3 { if X>0.5: X -> A.x<t> for t in k..k if N[t]>=0; if !(X>0.5): 2*X -> A.x }\n"
+    assert statuses(text) == {UNPROVED}
+    assert upl.compile(upl.load(text), engine="interp")(X=np.array([1.0, 1, 0, 0]))["R"].tolist() == [2, 2, 1, 1]
+    with pytest.raises(upl.UplError, match="UPL1603"):
+        upl.compile(upl.load(text), engine="interp")(X=np.ones(4))
+    with pytest.raises(upl.UplError, match=r"UPL1823.*cannot show that `N\[2\]`"):
+        upl.compile(upl.load(text), engine="native")(X=np.ones(4))
+
+
 @pytest.mark.parametrize(("least", "wanted"), [(0, {REFUTED}), (1, PROVED)])
 def test_the_count_of_a_gather(least: int, wanted: set[Status]) -> None:
     text = f"program counted\ninput X<k,j> in {least}<=k<=2, 0<=j<2 {{ X -> A.s<k> }}\noutput R<k>\n"
@@ -142,7 +167,7 @@ def test_random_conditions_against_enumeration() -> None:
         except upl.UplError as e:  # a divisor that is the number 0
             assert e.diagnostics[0].code[:5] == "UPL10", e
             continue
-        found = {o.status for o in of_divisors(ProgramSets(p.read()))}
+        found = {o.status for o in of_values(ProgramSets(p.read()))}
         if not found:
             continue
         seen[wrong] += 1
@@ -164,7 +189,7 @@ ENTRIES = [
 def test_entries_that_do_not_exist(condition: str, wanted: Status) -> None:
     """A comparison of an entry that does not exist is neither true nor false.  Under `||` and `?:` this was not looked at:
     `check` was content, engines that move tokens missed some, and native code read the nearest entry."""
-    text = "program entries\nconst N[0:1] = [0, 0]\noutput R<k> in 0<=k<=3\nnode A<k> in 0<=k<=3 { in x; x+1 -> R }\n"
+    text = TABLE
     text += f"input X<k> in 0<=k<=3 {{ if {condition}: X -> A.x; if !({condition}): 2*X -> A.x }}\n"
     report, x = upl.load(text).check(), np.arange(4.0)
     one = upl.compile(upl.load(text), engine="interp")

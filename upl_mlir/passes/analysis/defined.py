@@ -1,7 +1,8 @@
-"""Whether an index, condition, bound or count divides by 0: such a run ends with UPL1604.
+"""Whether every index, condition, bound and count has a value: none divides by 0, which ends a run with UPL1604.
 
-Only divisors that are not numbers are looked at, each where engines evaluate it: `&&` and `||` from left to right until they
-are decided, of `?:` the side that is chosen.
+Only divisors that are neither numbers nor data are looked at, each where engines evaluate it: `&&` and `||` from left to
+right until they are decided, of `?:` the side that is chosen.  Entries of arrays that may not exist are told of here, too,
+where nothing is refuted: `obligations` has those that surely do not (`entries`).
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from upl_mlir.diagnostics import Span
+from upl_mlir.diagnostics import Span, error
 from upl_mlir.dialects.upl import NodeOp
 from upl_mlir.dialects.upl.query import Endpoint, span_of
+from upl_mlir.passes.analysis.entries import Missing, missing_in_arrow, missing_in_count
 from upl_mlir.passes.analysis.obligations import Kind, Obligation, Status, instance
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
 from upl_mlir.poly.expr import Atom, Div, Formula, IndexExpr, Lookup, MinMax, Select
@@ -39,20 +41,35 @@ class Place(NamedTuple):
 Site = tuple[Div, Place]
 
 
-def of_divisors(sets: ProgramSets, left_out: Callable[[Endpoint], bool] = lambda _: False) -> Iterator[Obligation]:
-    """One obligation for each division in a declared domain, the count of a gather or an arrow; what nodes and ports that
-    are `left_out` have is not looked at."""
+def of_values(sets: ProgramSets, left_out: Callable[[Endpoint], bool] = lambda _: False) -> Iterator[Obligation]:
+    """One obligation for each division in a declared domain, the count of a gather or an arrow, and for each entry that may
+    not exist; what nodes and ports that are `left_out` have is not looked at."""
     for op in sets.ends.values():
         if op.declared is not None and not left_out(op):
             sites = _of_formula(op.declared.data, Place(sets.ctx.set(op.fields), True))
             yield from _settled(sites, op, op.symbol, span_of(op), None)
         for port in op.ports if isinstance(op, NodeOp) and not left_out(op) else ():
             if isinstance(port.count, IndexExpr):
-                sites = _of(port.count, _instances(sets, op))
-                yield from _settled(sites, op, f"{op.symbol}.{port.name}", span_of(op), None)
+                where, sites = f"{op.symbol}.{port.name}", _of(port.count, _instances(sets, op))
+                yield from _settled(sites, op, where, span_of(op), None)
+                yield from _entry(missing_in_count(sets, op, port.count), where, span_of(op), None, sure=True)
     for a in sets.arrows:
         if not (left_out(a.source) or left_out(a.target)):
             yield from _settled(_of_arrow(sets, a), a.source, a.text, span_of(a.send), a.text)
+            yield from _entry(missing_in_arrow(sets, a), a.text, span_of(a.send), a.text, sure=a.exact)
+
+
+def require_values(sets: ProgramSets, left_out: Callable[[Endpoint], bool], what: str) -> None:
+    """Raise UplError (UPL1823) where it is open whether an index has a value: `what` would go on with some number."""
+    for o in of_values(sets, left_out):
+        if o.status is Status.UNPROVED:
+            raise error("UPL1823", f"{what} {o.message}", o.span, help='use engine="interp" or "token"')
+
+
+def _entry(found: Missing | None, where: str, span: Span | None, arrow: str | None, *, sure: bool) -> Iterator[Obligation]:
+    if found is not None and (found[1] is None or not sure):
+        message = f"cannot show that `{found[0]}` exists where it is read"
+        yield Obligation(Kind.DEFINED, Status.UNPROVED, where, message, span, arrow)
 
 
 def _instances(sets: ProgramSets, op: Endpoint) -> Place:
@@ -121,13 +138,14 @@ def _settled(sites: Iterable[Site], op: Endpoint, where: str, span: Span | None,
         text = str(atom)
         if text in found and found[text].status is not Status.PROVED:
             continue
-        zero = Formula.compare(atom.den, CmpOp.EQ, 0)
-        bad = place.points.constrain(zero) if place.knows(zero.names) else None  # None: data divide
-        if bad is not None and bad.is_empty():
+        if not place.knows(atom.den.names):  # by data: each engine looks when they are there
+            continue
+        bad = place.points.constrain(Formula.compare(atom.den, CmpOp.EQ, 0))
+        if bad.is_empty():
             message = f"`{text}` never divides by 0"
             found[text] = Obligation(Kind.DEFINED, Status.PROVED, where, message, span, arrow)
             continue
-        point = bad.sample() if bad is not None and place.sure else None
+        point = bad.sample() if place.sure else None
         status = Status.UNPROVED if point is None else Status.REFUTED
         message = f"cannot show that `{text}` never divides by 0"
         if point is not None:
