@@ -13,6 +13,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from test_schedules import compare, plan
 
 import upl_mlir as upl
+from upl_mlir.passes.loops import equations
+from upl_mlir.passes.loops.equations import Builder
 from upl_mlir.passes.loops.show import schedule_lines
 
 # Every way to compare, joined and negated; over fields, over what is summed, and over both.
@@ -43,6 +45,39 @@ def test_values_and_gradients(condition: str, side: str) -> None:
         for gather in ("ordered", "relaxed"):
             for n in (1, 2, 5):
                 compare(p, {"n": n}, gather)
+
+
+CUTS = """program cuts
+param n >= 4
+input A<i,k> in 0<=i<n, 0<=k<n { -> S.s }
+output B<i,k>
+node S<i,k> {
+  in s
+  y = i < k ? (i + k < n ? 2*s : s + SIDE) : (2*i < k + n ? s*s : (i == n - 1 ? -s : 3*s))
+  y -> B
+}
+"""
+
+
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_few_terms(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not cut any more is tested inside; every part is built once more at most."""
+    built: list[str] = []
+    term = Builder._term
+
+    def noted(self: Builder, eq: Any, at: Any) -> Any:
+        built.append(eq.name)
+        return term(self, eq, at)
+
+    def count(side: str) -> int:
+        built.clear()
+        compare(upl.load(CUTS.replace("SIDE", side)), {"n": 5}, "ordered")
+        return len(built)
+
+    monkeypatch.setattr(Builder, "_term", noted)
+    usual = count(f"{most}.25")  # programs that no other test has compiled
+    monkeypatch.setattr(equations, "MAX_TERMS", most)
+    assert 0 < count(f"{most}.5") < usual
 
 
 def lines(program: upl.Program, **options: Any) -> str:

@@ -49,6 +49,9 @@ from upl_mlir.poly.linear import Con, Cons, Linear
 
 MAX_PIECES = 16
 """Into so many pieces a domain is cut; conditions left then are tested inside. Chosen, not measured."""
+MAX_TERMS = 100
+"""So many terms are built for an equation before its domain is cut no more, though it has few pieces: elimination takes
+parts for possible that have no point. Of one random program 1,000 were built in four minutes. Chosen: most build 3."""
 MAX_FOR_FEW = 6
 """Beyond so many pieces a domain is not cut any more for folds of few summands. More pieces are no faster in the gradient of
 `examples/jacobi2d.upl`, and take LLVM half as long again."""
@@ -95,6 +98,7 @@ class Builder:
         """Where a truth changes along the iterators of the folds that are being built."""
         self._memo: dict[object, Term] = {}
         self._building: set[object] = set()
+        self._terms = 0  # built for the equation at hand, those of parts that were cut again among them
 
     # -- the system ---------------------------------------------------------------------------------------------------
     def build(self) -> System:
@@ -150,6 +154,7 @@ class Builder:
     # -- pieces -------------------------------------------------------------------------------------------------------
     def _fill(self, eq: Equation) -> None:
         """Cut the domain into pieces and build each one's term."""
+        self._terms = 0
         for case in eq.domain:
             self._cut(eq, case)
         self._join(eq)
@@ -157,6 +162,7 @@ class Builder:
             raise self._no_token(eq.name, self.graph.ends[eq.name.partition(".")[0].partition(":")[0]])
 
     def _cut(self, eq: Equation, at: Cons) -> None:
+        self._terms += 1
         try:
             term = self._term(eq, at)
         except _NothingArrives as e:
@@ -165,7 +171,7 @@ class Builder:
             return
         thin = self.split and (len(eq.pieces) >= MAX_FOR_FEW or thin_piece(self.lin, at, eq.fields))
         conditions = [c for c, always in self.undecided.items() if always or not thin]
-        if not conditions or len(eq.pieces) >= self.most:
+        if not conditions or len(eq.pieces) >= self.most or self._terms > MAX_TERMS:
             eq.pieces.append((at, term))
             return
         whole = self.lin.tidy(c for cond in conditions for c in cond)
