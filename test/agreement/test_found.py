@@ -246,3 +246,36 @@ def test_one_of_many_that_a_remainder_chooses():
     x = np.array([[1.75, -2.0, 2.0, -0.5], [3.0, -3.0, 2.0, -3.0]])
     wanted, found = (upl.compile(p, engine=engine, gather="ordered")(X=x)["R"] for engine in ("interp", "native"))
     np.testing.assert_array_equal(found, wanted)
+
+
+OUTPUT_READ = """program kept
+param n >= 2
+const K = 3
+const N[0:2] = [3, 2, 2]
+input Xs<d,k,f> in 1<=d<=n, 1<=k<=K, 1<=f<=N[k-1], k==1 { Xs -> Res.x<d,k,f> }
+input Ws<d,k,i,j> in 1<=d<=n, 1<=k<=K-1, 1<=i<=N[k-1], 1<=j<=N[k] { Ws -> Link.w<d,k,i,j> }
+node Link<d,k,i,j> { in x, w; x*w #N[k-1] -> Sum.s<d,k,d+j> }
+node Sum<d,k,e> {
+  in @(+) s[#]
+  a = tanh(s)
+  if a <= 0.5: a -> Res.x<d,k+1,e-d>
+  if !(a <= 0.5): a -> Res.x<d,k+1,e-d>
+}
+node Res<d,k,i> in 1<=d<=n, 1<=k<=K, 1<=i<=N[k-1] {
+  in x
+  if k!=K: x -> Link.x<d,k,i,j> for j in 1..N[k]
+  if k==K: x -> Rs<d,i>
+  x -> R1<d,k,i>
+}
+output R1<d,k,i>
+output Rs<d,i>
+"""
+
+
+@pytest.mark.parametrize("gather", ["ordered", "relaxed"])
+def test_an_output_that_products_read_is_written(gather):
+    """Copies of an input that only products read are left out; one of them was an output."""
+    p, rng = upl.load(OUTPUT_READ), np.random.default_rng(1)
+    given = {"Xs": rng.normal(size=(2, 1, 3)), "Ws": rng.normal(size=(2, 2, 3, 2)), "n": 2}
+    wanted, found = (upl.compile(p, engine=engine, gather=gather)(**given)["R1"] for engine in ("interp", "native"))
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)

@@ -420,7 +420,8 @@ class ForwardCopiesPass(LoopPass):
 
     def step(self, p: LoopProgram) -> bool:
         storage = Storage(p.system, p.scheduled, ())
-        forwarder = Forwarder(p.system.lin, p.scheduled, p.system.hosts)
+        outputs = {name for name, eq in p.system.equations.items() if eq.output}
+        forwarder = Forwarder(p.system.lin, p.scheduled, p.system.hosts, outputs)
         p.tree = forwarder.forwarded()
         storage.without(p.kept, forwarder.gone)
         return bool(forwarder.gone)

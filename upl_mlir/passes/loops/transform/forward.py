@@ -32,14 +32,15 @@ class _Read:
 
 
 class Forwarder:
-    """Finds such copies in a tree, and takes them out; `hosts` are the names of host inputs."""
+    """Finds such copies in a tree, and takes them out; `hosts` are the names of host inputs.  Copies in arrays that are
+    `kept`, as host outputs are, stay."""
 
-    def __init__(self, lin: Linear, tree: list[Tree], hosts: Collection[str]):
+    def __init__(self, lin: Linear, tree: list[Tree], hosts: Collection[str], kept: Collection[str]):
         self.lin, self.tree = lin, tree
         wanted = {g.array for t in subtrees(tree) if isinstance(t, Box) for x in t.contraction.terms for g in x.arrays}
         self.copies: dict[str, list[Statement]] = {}
         for t in subtrees(tree):
-            if isinstance(t, Leaf) and t.stmt.array in wanted and _copies(t.stmt, hosts):
+            if isinstance(t, Leaf) and t.stmt.array in wanted and t.stmt.array not in kept and _copies(t.stmt, hosts):
                 self.copies.setdefault(t.stmt.array, []).append(t.stmt)
 
     @property
