@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from xdsl.parser import Parser
@@ -246,3 +248,11 @@ def test_one_of_many_that_a_remainder_chooses():
     x = np.array([[1.75, -2.0, 2.0, -0.5], [3.0, -3.0, 2.0, -3.0]])
     wanted, found = (upl.compile(p, engine=engine, gather="ordered")(X=x)["R"] for engine in ("interp", "native"))
     np.testing.assert_array_equal(found, wanted)
+
+
+def test_whole_numbers_given_as_f16():
+    """2^63 has no f16: the comparison with it warned."""
+    p = upl.load("program whole\ninput X<i>: int in 0<=i<2 { -> R }\noutput R<i>: int\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert upl.compile(p)(X=np.array([1, -2], dtype=np.float16))["R"].tolist() == [1, -2]
