@@ -271,7 +271,7 @@ def test_a_factor_that_64_bits_may_not_hold():
     """Native code found another remainder: 2 * 2^62 is 0 in 64 bits, and nothing said so; tokens say it."""
     p, x = upl.load(LARGE.replace("CONDITION", f"(i*{2**62}) mod 7 == 1")), np.ones(6)
     assert upl.compile(p, engine="interp")(X=x, q=1)["R"].tolist() == [i * 2**62 % 7 == 1 for i in range(6)]
-    with pytest.raises(upl.UplError, match="UPL1608.*64 bits"):
+    with pytest.raises(upl.UplError, match=r"UPL1608.*64 bits"):
         upl.compile(p, engine="native")(X=x, q=1)
 
 
@@ -279,5 +279,5 @@ def test_a_parameter_of_more_than_64_bits():
     """Native code ended with a traceback."""
     p = upl.load(LARGE.replace("CONDITION", "i < q"))
     for engine in ("interp", "native"):
-        with pytest.raises(upl.UplError, match="UPL1505.*64 bits"):
+        with pytest.raises(upl.UplError, match=r"UPL1505.*64 bits"):
             upl.compile(p, engine=engine)(X=np.ones(2), q=2**70)
