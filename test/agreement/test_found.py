@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from xdsl.parser import Parser
@@ -279,3 +281,36 @@ def test_an_output_that_products_read_is_written(gather):
     given = {"Xs": rng.normal(size=(2, 1, 3)), "Ws": rng.normal(size=(2, 2, 3, 2)), "n": 2}
     wanted, found = (upl.compile(p, engine=engine, gather=gather)(**given)["R1"] for engine in ("interp", "native"))
     np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+def test_whole_numbers_given_as_f16():
+    """2^63 has no f16: the comparison with it warned."""
+    p = upl.load("program whole\ninput X<i>: int in 0<=i<2 { -> R }\noutput R<i>: int\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert upl.compile(p)(X=np.array([1, -2], dtype=np.float16))["R"].tolist() == [1, -2]
+
+
+LARGE = """program large
+param n >= 1
+param q
+input X<i> in 0<=i<n { if CONDITION: -> A }
+output R<i>
+node A<i> in 0<=i<n { in @(+) x[##]; x -> R }
+"""
+
+
+def test_a_factor_that_64_bits_may_not_hold():
+    """Native code found another remainder: 2 * 2^62 is 0 in 64 bits, and nothing said so; tokens say it."""
+    p, x = upl.load(LARGE.replace("CONDITION", f"(i*{2**62}) mod 7 == 1")), np.ones(6)
+    assert upl.compile(p, engine="interp")(X=x, q=1)["R"].tolist() == [i * 2**62 % 7 == 1 for i in range(6)]
+    with pytest.raises(upl.UplError, match=r"UPL1608.*64 bits"):
+        upl.compile(p, engine="native")(X=x, q=1)
+
+
+def test_a_parameter_of_more_than_64_bits():
+    """Native code ended with a traceback."""
+    p = upl.load(LARGE.replace("CONDITION", "i < q"))
+    for engine in ("interp", "native"):
+        with pytest.raises(upl.UplError, match=r"UPL1505.*64 bits"):
+            upl.compile(p, engine=engine)(X=np.ones(2), q=2**70)

@@ -172,6 +172,20 @@ def test_a_ring_without_entry_waits_for_itself(text):
     assert any(d.code == "UPL1307" for d in report.diagnostics())
 
 
+def test_a_ring_that_data_decide_is_not_refuted():
+    """`V` waits for itself if data say so: it was refuted, though the program is right for these data."""
+    text = "program data\nparam n >= 1\ninput X<i> in 0<=i<n { -> V.x }\n"
+    text += "input K<i>: int in 1<=i<n { -> Q.k<i,K> }\noutput R<i>\n"
+    text += "node V<i> in 0<=i<n { in x, @(+) p[(i>=1 ? 1 : 0)]; x+p -> R; x+p ## -> Q.v<*,i> }\n"
+    text += "node Q<i,c> { in v, k: int; v -> V.p<i> }\n"
+    p = upl.load(text)
+    (ring,) = [o for o in p.check().obligations if o.kind is Kind.ACYCLIC]
+    assert ring.status is Status.UNPROVED and "may wait for itself" in ring.message
+    x, k = np.arange(1.0, 5.0), np.array([0, 0, 0, 2])[1:]
+    for engine in ("interp", "native"):
+        assert upl.compile(p, engine=engine)(X=x, K=k)["R"].tolist() == [1, 3, 4, 8]
+
+
 def test_a_chain_through_a_table_is_no_cycle():
     p = upl.load("""program table
 const N[0:3] = [2, 3, 1, 9]

@@ -187,6 +187,8 @@ def bind_parameters(
             )  # fmt: skip
         if isinstance(value, bool) or not isinstance(value, int | np.integer):
             raise error("UPL1505", f"the parameter `{name}` must be an integer, not {value!r}")
+        if not -(2**63) <= int(cast(int, value)) < 2**63:
+            raise error("UPL1505", f"the parameter `{name}` does not fit 64 bits: {value}")
         known[name] = int(cast(int, value))
     open_ = [op.symbol for op in declared if op.symbol not in known]
     if open_:

@@ -115,7 +115,7 @@ def cast_values(name: str, type_: UplType, dtype: np.dtype[Any], values: Array, 
                 raise refuse("the array given holds NaN or an infinity")
             if (values != np.floor(values)).any():
                 raise refuse(f"the array given holds {values[values != np.floor(values)].flat[0]}, not an integer")
-            if (np.abs(values) >= 2.0**63).any():
+            if (np.abs(values.astype(np.float64)) >= 2.0**63).any():  # which f16 cannot hold
                 raise refuse("a value does not fit 64 bits")
         elif kind == "u" and (values > np.uint64(2**63 - 1)).any():
             raise refuse("a value does not fit 64 bits")

@@ -239,7 +239,8 @@ def _counters(body: Any, consts: int, init: list[Any]) -> dict[int, int]:
     made = {v: e for e in body.jaxpr.eqns for v in e.outvars}
     out: dict[int, int] = {}
     for n, start in enumerate(init):
-        carried, new = body.jaxpr.invars[consts + n], made.get(body.jaxpr.outvars[n])
+        carried, last = body.jaxpr.invars[consts + n], body.jaxpr.outvars[n]
+        new = None if hasattr(last, "val") else made.get(last)  # a literal is a constant
         if new is not None and new.primitive.name == "add" and _whole(start):
             values = [v.val if hasattr(v, "val") else v for v in new.invars]
             if carried in [v for v in values if not isinstance(v, int | np.generic | np.ndarray)]:

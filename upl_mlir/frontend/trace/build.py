@@ -244,6 +244,8 @@ class _Builder:
         large, small = (node.array, node) if isinstance(node, Pick) else (node, node.array)
         names = tuple(f"i{n}" for n in range(len(small.shape)))
         chosen = names[node.axis : node.axis + len(node.at.shape)]
+        for n in (node.array, node.at):
+            self._stored(n)
         at = form.Read(self.names[node.at], tuple(map(IndexExpr.of, chosen)), node.span)
         index = (*names[: node.axis], None, *names[node.axis + len(chosen) :])
         assert len(index) == len(large.shape)
@@ -253,6 +255,12 @@ class _Builder:
         else:
             value = form.Read(self.names[small], places(small.shape), node.span)
             self.statements.append(form.Scatter(target, value, at, index, names, ranges, node.span))
+
+    def _stored(self, node: Node) -> None:
+        """A tensor for an array of one number, of which elements are chosen."""
+        if isinstance(node, Fill) and node not in self.names:
+            index, value = places(node.shape), form.Number(node.value, node.span)
+            self._assign(form.Statement(self._tensor(node), index, value, _ranges(node.shape), node.span))
 
     def _in_place(self, node: Update, old: Node) -> bool:
         """Whether the old elements are not needed after the write."""

@@ -35,6 +35,8 @@ from upl_mlir.poly.operators import DivKind, Extremum
 
 INDEX = IndexType()
 NOTHING: Mapping[object, bool] = {}
+FACTOR = 2**31
+"""From here on a factor of an index is refused: its product with a number of 32 bits may not fit 64 bits."""
 WAVE = "upl.wave"
 """Attribute of an `scf.for` over blocks of steps: by how many waves a block has to be behind the one before (`Loop.lag`)."""
 
@@ -223,6 +225,9 @@ class Code:
                 v = w if v is None else self.add(arith.MuliOp(v, w))
             assert v is not None
             size = abs(c)
+            if size >= FACTOR:
+                what = f"native code computes indices in 64 bits, which may not do for `{e}`: a factor of 2^31 or more"
+                raise error("UPL1826", what, help='use engine="interp" or "token"')
             if size != 1:
                 v = self.add(arith.MuliOp(v, self.constant(size, INDEX)))
             if total is None:
