@@ -105,13 +105,14 @@ def _circuit(program: Program, bound: Mapping[str, int], s: Setting) -> Runner:
 
 
 def _native(program: Program, given: Mapping[str, int], s: Setting) -> AllSizes:
-    """Loops over arrays; where data decide what loops cannot say (UPL1821), code in which the tokens move."""
+    """Loops over arrays; where data decide what loops cannot say, code in which the tokens move."""
     from upl_mlir.engines.native.engine import NativeEngine
 
     try:
         return NativeEngine(_Ready(program), real=s.real, gather=s.gather, threads=s.threads, given=given)
     except UplError as e:
-        if {d.code for d in e.diagnostics} != {DECIDED_BY_DATA}:
+        codes = {d.code for d in e.diagnostics}
+        if codes != {DECIDED_BY_DATA} and not (codes <= NO_LOOPS and _by_data(program)):
             raise
     from upl_mlir.engines.token.all_sizes import LoopsOrTokens, TokensInCode
     from upl_mlir.passes.if_convert import IfConvertPass
@@ -127,6 +128,18 @@ def _native(program: Program, given: Mapping[str, int], s: Setting) -> AllSizes:
         return tokens()
     (fault,) = bits.facts.outputs.keys() - program.facts.outputs.keys()
     return LoopsOrTokens(_Ready(program), loops, fault, tokens)
+
+
+NO_LOOPS = {"UPL1822", "UPL1823", "UPL1824", "UPL1825", "UPL1826"}
+"""What else stands in the way of loops: of programs that data decide, these are found first now and then."""
+
+
+def _by_data(program: Program) -> bool:
+    """Whether data decide some arrow of a program."""
+    from upl_mlir.passes.analysis.relations import ProgramSets
+
+    sets = ProgramSets(program.infer_domains().read())
+    return any(map(sets.dynamic, sets.arrows))
 
 
 def _mpi(program: Program, given: Mapping[str, int], s: Setting) -> MpiEngine:
