@@ -62,7 +62,7 @@ def test_every_key_of_the_format() -> None:
         ('[matching]\norganisation = "hashed"\ncapacity = 96', "help: for instance 64"),
         ("[matching\n", "m.toml:1:10: error[UPL1720]"),
         ('[matching]\norganisation = "hash"', "help: did you mean `hashed`?"),
-        ('[network]\ntopology = "torus"', "help: one of crossbar, ring, mesh"),
+        ('[network]\ntopology = "torus"', "help: one of `crossbar`, `ring`, `mesh`"),
     ],
 )
 def test_mistakes(text: str, expected: str) -> None:
