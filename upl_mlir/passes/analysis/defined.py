@@ -13,7 +13,7 @@ from typing import NamedTuple
 from upl_mlir.diagnostics import Span, error
 from upl_mlir.dialects.upl import NodeOp
 from upl_mlir.dialects.upl.query import Endpoint, span_of
-from upl_mlir.passes.analysis.entries import Missing, missing_in_arrow, missing_in_count
+from upl_mlir.passes.analysis.entries import Missing, knows, missing_in_arrow, missing_in_count
 from upl_mlir.passes.analysis.obligations import Kind, Obligation, Status, instance
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
 from upl_mlir.poly.expr import Atom, Div, Formula, IndexExpr, Lookup, MinMax, Select
@@ -29,13 +29,9 @@ class Place(NamedTuple):
     points: PSet
     sure: bool
 
-    def knows(self, names: frozenset[str]) -> bool:
-        """Whether names are fields, iterators, parameters or constants: no data."""
-        return names <= {*self.points.dims, *self.points.ctx.params, *self.points.ctx.constants}
-
     def where(self, f: Formula) -> Place:
         """Those at which a condition holds; one on data may hold at any."""
-        return Place(self.points.constrain(f), self.sure) if self.knows(f.names) else Place(self.points, False)
+        return Place(self.points.constrain(f), self.sure) if knows(self.points, f.names) else Place(self.points, False)
 
 
 Site = tuple[Div, Place]
@@ -59,9 +55,10 @@ def of_values(sets: ProgramSets, left_out: Callable[[Endpoint], bool] = lambda _
             yield from _entry(missing_in_arrow(sets, a), a.text, span_of(a.send), a.text, sure=a.exact)
 
 
-def require_values(sets: ProgramSets, left_out: Callable[[Endpoint], bool], what: str) -> None:
-    """Raise UplError (UPL1823) where it is open whether an index has a value: `what` would go on with some number."""
-    for o in of_values(sets, left_out):
+def require_values(found: Iterable[Obligation], what: str) -> None:
+    """Raise UplError (UPL1823) where it is open, in what `of_values` found, whether an index has a value: `what` would go on
+    with some number."""
+    for o in found:
         if o.status is Status.UNPROVED:
             raise error("UPL1823", f"{what} {o.message}", o.span, help='use engine="interp" or "token"')
 
@@ -138,7 +135,7 @@ def _settled(sites: Iterable[Site], op: Endpoint, where: str, span: Span | None,
         text = str(atom)
         if text in found and found[text].status is not Status.PROVED:
             continue
-        if not place.knows(atom.den.names):  # by data: each engine looks when they are there
+        if not knows(place.points, atom.den.names):  # by data: each engine looks when they are there
             continue
         bad = place.points.constrain(Formula.compare(atom.den, CmpOp.EQ, 0))
         if bad.is_empty():

@@ -54,12 +54,12 @@ def is_data(sets: ProgramSets, n: object, dims: Sequence[str]) -> bool:
 def _where(region: PSet, parts: Iterable[Formula], *, all_: bool = False) -> PSet:
     """The region where those comparisons hold that read no entry; with `all_` all of them.  Those on data are left out."""
     for f in parts:
-        if (all_ or not f.lookups()) and _knows(region, f.names):
+        if (all_ or not f.lookups()) and knows(region, f.names):
             region = region.constrain(f)
     return region
 
 
-def _knows(region: PSet, names: Set[str]) -> bool:
+def knows(region: PSet, names: Set[str]) -> bool:
     """Whether names are fields, iterators, parameters or constants: no data."""
     return names <= {*region.dims, *region.ctx.params, *region.ctx.constants}
 
@@ -71,7 +71,7 @@ def _in_condition(sets: ProgramSets, region: PSet, condition: Formula) -> Missin
     for f in condition.conjuncts:
         if f.kind is Connective.CMP:
             found = _in_expressions(sets, region, (f.lhs, f.rhs))
-        elif _knows(region, f.names):
+        elif knows(region, f.names):
             sure = Formula.any(_surely(sets, region, f, wanted) for wanted in (True, False))
             found = _first(sets, region.constrain(sure.negate()), f.lookups())
         else:
@@ -88,7 +88,7 @@ def _in_expressions(sets: ProgramSets, region: PSet, expressions: Iterable[Index
                 outside = region.constrain(sets.ctx.entry_exists(entry).negate())
                 if (found := _first(sets, outside, (entry,))) is not None:
                     return found
-        if any(isinstance(a, Select) for a in e.atoms()) and e.lookups() and _knows(region, e.names):
+        if any(isinstance(a, Select) for a in e.atoms()) and e.lookups() and knows(region, e.names):
             found = _first(sets, region.constrain(_exist(sets, region, e).negate()), e.lookups())
             if found is not None:
                 return found
@@ -98,7 +98,7 @@ def _in_expressions(sets: ProgramSets, region: PSet, expressions: Iterable[Index
 def _static(sets: ProgramSets, region: PSet, entry: Lookup) -> bool:
     """Whether an array is one of the program's, and no data choose the entry."""
     known = entry.array in sets.ctx.arrays or entry.array in sets.ctx.unknown
-    return known and _knows(region, entry.index.names)
+    return known and knows(region, entry.index.names)
 
 
 def _reads(e: IndexExpr) -> Iterator[Lookup]:

@@ -47,10 +47,11 @@ def require_proved(program: ProgramOp) -> tuple[Input, ...]:
     """
     sets = ProgramSets(program)
     found = list(_obligations(sets))
-    report = Report([*(o for _, o in found), *of_values(sets, is_made)])
+    values = list(of_values(sets, is_made))
+    report = Report([*(o for _, o in found), *values])
     if not report.ok:
         raise UplError(*report.diagnostics())
-    require_values(sets, is_made, "native code")
+    require_values(values, "native code")
     open_ = dict.fromkeys(at for at, o in found if o.status is Status.UNPROVED)
     return tuple(at for at in open_ if not any(map(sets.dynamic, sets.into(*at))))
 

@@ -27,7 +27,7 @@ from upl_mlir.dialects.upl.attributes import PortsAttr
 from upl_mlir.dialects.upl.query import Endpoint, arrows, nodes, span_of, target_port
 from upl_mlir.ops import Body
 from upl_mlir.passes.analysis.at_sizes import refuse_open
-from upl_mlir.passes.analysis.defined import require_values
+from upl_mlir.passes.analysis.defined import of_values, require_values
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
 from upl_mlir.passes.arrows import PRIMAL, here, is_made, made
 from upl_mlir.passes.autodiff.adjoint_plan import total
@@ -63,7 +63,7 @@ def if_convert(program: ProgramOp, integers: int = 64, *, compared: bool = False
     (`spreads`), and one output says whether anything went wrong.
 
     Raises UplError: UPL1821 where data decide more than bits can say, UPL1823 for an index that may have no value."""
-    require_values(ProgramSets(program), is_made, "the conversion")
+    require_values(of_values(ProgramSets(program), is_made), "the conversion")
     sure = surely_fires(ProgramSets(program)) if compared else set[str]()
     for op in nodes(program):
         if op.symbol not in sure:  # who fires in any case has a gather that ends when all arrows have been asked

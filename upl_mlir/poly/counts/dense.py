@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from upl_mlir.poly.convert import NotAffine, param_id
 from upl_mlir.poly.expr import FALSE, TRUE, Atom, Div, Formula, IndexExpr, Lookup, MinMax, Select, Var
-from upl_mlir.poly.operators import CmpOp, Connective, DivKind, Extremum
+from upl_mlir.poly.operators import CmpOp, Connective, Extremum
 from upl_mlir.poly.sets import PolyContext
 from upl_mlir.poly.tools import DIM, PARAM
 
@@ -201,13 +201,7 @@ class Evaluator:
             case Div(kind, num, den):
                 n, d = self.expr(num), self.expr(den)
                 with np.errstate(divide="ignore"):  # by 0: at points that the rest of a condition leaves out
-                    match kind:
-                        case DivKind.FLOORDIV:
-                            return n // d
-                        case DivKind.CEILDIV:
-                            return -(-n // d)
-                        case DivKind.MOD:
-                            return n % d
+                    return kind.apply(n, d)
             case MinMax(kind, args):
                 return reduce(np.minimum if kind is Extremum.MIN else np.maximum, map(self.expr, args))
             case Select(cond, then, other):
