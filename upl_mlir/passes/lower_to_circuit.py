@@ -64,7 +64,7 @@ def planned_circuit(module: ModuleOp, params: Mapping[str, int], wish: Wish) -> 
     for op in program.body.block.ops:
         if isinstance(op, ParamOp) and op.symbol not in params:
             raise error("UPL2001", f"a circuit has one size: `{op.symbol}` is open", span_of(op), help=f"-D {op.symbol}=...")
-    loops = statements(raised(program, real=wish.real, gather="ordered", fixed=params, split=False), wish.share)
+    loops = statements(raised(program, real=wish.real, gather="ordered", fixed=params, split=False, again=False), wish.share)
     if not wish.share:
         return loops, plan(network_of(loops), wish)
     found = layout(network_of(loops), wish.lanes)

@@ -101,11 +101,14 @@ def _transformed(
     return p
 
 
-def raised(program: ProgramOp, *, real: str, gather: str, fixed: Mapping[str, int], split: bool = True) -> LoopProgram:
-    """A program as equations, divided at conditions on indices if `split`.  Raises UplError (UPL18xx)."""
+def raised(
+    program: ProgramOp, *, real: str, gather: str, fixed: Mapping[str, int], split: bool = True, again: bool = True
+) -> LoopProgram:
+    """A program as equations, divided at conditions on indices if `split`, with values behind sums computed where they are
+    read if `again`.  Raises UplError (UPL18xx)."""
     kind = Kind.of_real(real)
     ordered = gather == "ordered" or kind.format is not None
-    system = equations(program, kind, ordered=ordered, fixed=fixed, split=split)
+    system = equations(program, kind, ordered=ordered, fixed=fixed, split=split, again=again)
     hosts: list[Host] = []
     for op in (*inputs(program), *outputs(program)):
         output = not isinstance(op, InputOp)

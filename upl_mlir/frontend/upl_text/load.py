@@ -1,4 +1,4 @@
-"""From `.upl` text or a file to verified IR: parse, translate, verify."""
+"""From `.upl` text or a file to IR: parse and translate."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from upl_mlir.diagnostics import UplError
 from upl_mlir.frontend.upl_text.declarations import Override
 from upl_mlir.frontend.upl_text.parser import parse_file, parse_text
 from upl_mlir.frontend.upl_text.to_ir import to_ir
+from upl_mlir.pipeline import verify_made
 
 
 def load_text(text: str, file: str = "<string>", overrides: Mapping[str, Override] | None = None) -> ModuleOp:
@@ -20,7 +21,7 @@ def load_text(text: str, file: str = "<string>", overrides: Mapping[str, Overrid
     except UplError as e:
         e.sources.add(file, text)
         raise
-    module.verify()
+    verify_made(module)
     return module
 
 
@@ -33,5 +34,5 @@ def load_file(path: str | Path, overrides: Mapping[str, Override] | None = None)
     except UplError as e:
         e.sources.add(file, text)
         raise
-    module.verify()
+    verify_made(module)
     return module

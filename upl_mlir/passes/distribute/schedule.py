@@ -102,7 +102,7 @@ def _divided(
     program: ProgramOp, real: str, gather: str, steps: int, *, partial: bool, sizes: Mapping[str, int] | None
 ) -> Distributed:
     """The distribution, its proof apart, but for one with deep halos."""
-    whole = raised(program, real=real, gather=gather, fixed={}, split=False)
+    whole = raised(program, real=real, gather=gather, fixed={}, split=False, again=False)
     _pass(whole, (*BEFORE, "order-loops"))
     banned: set[tuple[str, str]] = set()
     given_up: list[NotPlaced] = []
@@ -112,7 +112,7 @@ def _divided(
             raise _nothing_to_cut(program, whole, given_up)
 
         def narrowed(*, weak: bool, choice: Choice = choice) -> LoopProgram:
-            p = raised(program, real=real, gather=gather, fixed={}, split=False)
+            p = raised(program, real=real, gather=gather, fixed={}, again=False)
             _pass(p, BEFORE)
             strong, barriers = narrow(p, choice, partial=partial)
             p.system.lin = p.system.lin if weak else strong

@@ -71,7 +71,8 @@ class Builder:
     """Builds the equations that the outputs of a program need."""
 
     def __init__(
-        self, program: ProgramOp, real: Kind, *, ordered: bool, fixed: Mapping[str, int], plain: bool, split: bool
+        self, program: ProgramOp, real: Kind, *, ordered: bool, fixed: Mapping[str, int], plain: bool, split: bool,
+        again: bool,
     ):  # fmt: skip
         self.program, self.real, self.ordered = program, real, ordered
         self.most = 0 if plain else MAX_PIECES
@@ -79,7 +80,7 @@ class Builder:
         by_tables = any(e.lookups() for send in arrows(program) for e in send.index.data if e is not None)
         self.lin = Linear(poly_context(program, fixed), one_by_one=by_tables)
         self.graph = Graph(program, self.lin, worth=0 if plain else WORTH)
-        self.graph.choose(again=self.split)
+        self.graph.choose(again=again and not plain)
         self.reals = real_constants(program)
         self.bodies = Bodies(self)
         self._inverses: dict[int, list[Inverse]] = {}
@@ -479,15 +480,15 @@ def _same_element(a: Term, b: Term) -> bool:
 
 def equations(
     program: ProgramOp, real: Kind, *, ordered: bool, fixed: Mapping[str, int] | None = None, plain: bool = False,
-    split: bool = True,
+    split: bool = True, again: bool = True,
 ) -> System:  # fmt: skip
     """The equations of a checked affine program with known domains.
 
     `real` is what `real` means, `ordered` whether folds keep the order of LANGUAGE 3.10, `fixed` parameters that are
     numbers.  `plain` ones are for readers: conditions stay inside, and nothing is computed twice.  Unless `split`, domains
-    are not cut by the conditions of bodies, and values behind sums are not computed again.
+    are not cut by the conditions of bodies; unless `again`, values behind sums are not computed again.
 
     Raises UplError (UPL1808, UPL18xx).
     """
     require_one_real(program, real)
-    return Builder(program, real, ordered=ordered, fixed=fixed or {}, plain=plain, split=split).build()
+    return Builder(program, real, ordered=ordered, fixed=fixed or {}, plain=plain, split=split, again=again).build()
