@@ -8,8 +8,10 @@ import pytest
 
 import upl_mlir as upl
 from upl_mlir.api.drawing import draw
-from upl_mlir.picture.layout import LayoutPlan, lay_out
+from upl_mlir.picture import layout
+from upl_mlir.picture.layout import LayoutPlan
 from upl_mlir.picture.model import Picture
+from upl_mlir.picture.notes import Notes
 from upl_mlir.picture.places import LONG, _length, _lines, with_short_arrows
 from upl_mlir.picture.svg import svg_of
 
@@ -28,6 +30,10 @@ def skipping(*, back: bool = False) -> str:
         f"node Start<i> in 1<=i<=n {{ in x; {first} }}", *nodes, f"node A{STEPS}<i> {{ in x; y = sin(x); {last} }}",
         f"node End<i> {{ {end} }}", "",
     ])  # fmt: skip
+
+
+def lay_out(picture: Picture) -> LayoutPlan:
+    return layout.lay_out(picture, Notes())
 
 
 def plans(text: str) -> tuple[Picture, LayoutPlan, LayoutPlan]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from upl_mlir.picture.model import Arrow, Box, BoxKind, Picture
 from upl_mlir.picture.style import LIGHT
-from upl_mlir.picture.text import cut, escape
+from upl_mlir.picture.text import escape
 
 
 def dot_of(picture: Picture) -> str:
@@ -53,7 +53,7 @@ def _table(b: Box, index: str, line: str) -> str:
     """A node as a table: name and fields, inputs with a port each, assignments."""
     style = "dashed" if b.glued else "solid"
     rows = [f"<tr><td colspan='2'><b>{_cell(b.name)}</b> {_cell(index)}</td></tr>"]
-    body = "<br align='left'/>".join(_cell(cut(t)) for t in b.lines) + ("<br align='left'/>" if b.lines else "")
+    body = "<br align='left'/>".join(_cell(t) for t in b.lines) + ("<br align='left'/>" if b.lines else "")
     for i, p in enumerate(b.ports):
         rest = f"<td rowspan='{len(b.ports)}'>{body or ' '}</td>" if i == 0 else ""
         rows.append(f"<tr><td port='p{i}' bgcolor='{LIGHT.port}'>{_cell(p.text)}</td>{rest}</tr>")
@@ -70,7 +70,7 @@ def _cell(text: str) -> str:
 def _arrow(a: Arrow, target: Box) -> str:
     head = ", ".join(t for t in (f"if {a.condition}" if a.condition else "", f"for {a.loops}" if a.loops else "") if t)
     index = f"<{a.index}>" if a.index is not None else ""
-    label = "\n".join(t for t in (head, " ".join(t for t in (a.value, index) if t)) if t)
+    label = "\n".join(t for t in (head, " ".join(t for t in (a.value, a.count, index) if t)) if t)
     facts = {"label": _quoted(label), "tooltip": _quoted(a.title), "labeltooltip": _quoted(a.title)}
     if a.keeps:
         facts["style"] = "dashed"

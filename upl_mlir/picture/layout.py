@@ -13,6 +13,7 @@ from typing import Any, cast
 from upl_mlir.picture import elk
 from upl_mlir.picture.align import Map, stretches
 from upl_mlir.picture.model import Arrow, Band, Box, Picture
+from upl_mlir.picture.notes import Notes
 from upl_mlir.picture.shapes import PlacedShape, Point, Shape, base_shape, box_shape, domain_shape, label_shape
 
 OPTIONS = {
@@ -55,6 +56,7 @@ class PlacedArrow:
     line: tuple[Point, ...]
     label: PlacedShape | None
     base: PlacedShape | None
+    joins: tuple[Point, ...] = ()  # where it joins arrows to the same input
 
 
 @dataclass
@@ -66,6 +68,11 @@ class LayoutPlan:
     bands: list[tuple[Band, float, float]] = field(default_factory=list[tuple[Band, float, float]])  # from y, height
     width: float = 0.0
     height: float = 0.0
+
+    def add(self, other: LayoutPlan) -> None:
+        """Take in the boxes and arrows of another plan, where they are."""
+        self.boxes += other.boxes
+        self.arrows += other.arrows
 
     def moved(self, dx: float, dy: float) -> LayoutPlan:
         """The plan somewhere else."""
@@ -82,7 +89,8 @@ class LayoutPlan:
 
         def arrow(a: PlacedArrow) -> PlacedArrow:
             line = tuple((where(x), y + dy) for x, y in a.line)
-            return PlacedArrow(a.arrow, line, a.label and shape(a.label), a.base and shape(a.base))
+            joins = tuple((where(x), y + dy) for x, y in a.joins)
+            return PlacedArrow(a.arrow, line, a.label and shape(a.label), a.base and shape(a.base), joins)
 
         return LayoutPlan(
             [PlacedBox(b.box, shape(b.at), b.domain and shape(b.domain)) for b in self.boxes],
@@ -94,21 +102,24 @@ class LayoutPlan:
 BAND_GAP, CAPTION = 22.0, 26.0
 
 
-def lay_out(picture: Picture) -> LayoutPlan:
+def lay_out(picture: Picture, notes: Notes) -> LayoutPlan:
     """Places for the whole picture.  Raises UplError (UPL1804) without the JavaScript engine."""
-    plans = [(band, _band(picture, band)) for band in picture.bands]
+    plans = [lay_out_band(picture, band, notes) for band in picture.bands]
+    if len(plans) == 2:
+        first, second = plans
+        maps = stretches([_spans(first), _spans(second)], _pairs(first, second))
+        plans = [plan.stretched(f) for plan, f in zip(plans, maps, strict=True)]
+    return stacked(picture.bands, plans)
+
+
+def stacked(bands: Sequence[Band], plans: Sequence[LayoutPlan]) -> LayoutPlan:
+    """The plans of bands, one under the other; several have captions."""
     if len(plans) < 2:
-        return plans[0][1] if plans else LayoutPlan()
-    first, second = plans[0][1], plans[1][1]
-    pairs = _pairs(first, second)
-    maps = stretches([_spans(first), _spans(second)], pairs)
-    plans = [(band, plan.stretched(f)) for (band, plan), f in zip(plans, maps, strict=True)]
-    out = LayoutPlan(width=max(p.width for _, p in plans))
-    for band, plan in plans:
+        return plans[0] if plans else LayoutPlan()
+    out = LayoutPlan(width=max(p.width for p in plans))
+    for band, plan in zip(bands, plans, strict=True):
         top = out.height + (BAND_GAP if out.bands else 0.0)
-        placed = plan.moved(0.0, top + CAPTION)
-        out.boxes += placed.boxes
-        out.arrows += placed.arrows
+        out.add(plan.moved(0.0, top + CAPTION))
         out.bands.append((band, top, plan.height + CAPTION))
         out.height = top + CAPTION + plan.height
     return out
@@ -132,12 +143,13 @@ def _spans(plan: LayoutPlan) -> list[tuple[float, float]]:
     return [(s.x, s.x + s.shape.width) for s in shapes]
 
 
-def _band(picture: Picture, band: Band) -> LayoutPlan:
+def lay_out_band(picture: Picture, band: Band, notes: Notes) -> LayoutPlan:
+    """Places for what is in one band."""
     boxes = [b for b in picture.boxes if b.band is band]
     ids = {b.id for b in boxes}
     arrows = [a for a in picture.arrows if a.source in ids]
     mirrored = picture.mirrored and band is Band.DERIVATIVE
-    graph = _Graph(boxes, arrows, mirrored)
+    graph = _Graph(boxes, arrows, mirrored, notes)
     if any(len(own) > 1 for own in graph.leaving.values()):  # once more, now that it is known in which order they leave
         graph.sort_exits(elk.layout(graph.json(fixed=False)))
     return graph.plan(elk.layout(graph.json(fixed=True)))
@@ -146,17 +158,17 @@ def _band(picture: Picture, band: Band) -> LayoutPlan:
 class _Graph:
     """The graph of one band, for ELK and back."""
 
-    def __init__(self, boxes: Sequence[Box], arrows: Sequence[Arrow], mirrored: bool):
+    def __init__(self, boxes: Sequence[Box], arrows: Sequence[Arrow], mirrored: bool, notes: Notes):
         self.boxes, self.arrows, self.mirrored = boxes, arrows, mirrored
         self.leaving: dict[str, list[str]] = {b.id: [] for b in boxes}
         for a in arrows:
             self.leaving[a.source].append(a.id)
         self.shapes = {
-            b.id: box_shape(b, [a for a in arrows if a.source == b.id], mirrored=mirrored) for b in boxes
+            b.id: box_shape(b, [a for a in arrows if a.source == b.id], notes, mirrored=mirrored) for b in boxes
         }
-        self.domains = {b.id: domain_shape(b) for b in boxes}
+        self.domains = {b.id: domain_shape(b, notes) for b in boxes}
         self.loops = [a for a in arrows if a.source == a.target]
-        self.labels = {a.id: (label_shape(a, mirrored=mirrored), base_shape(a)) for a in arrows}
+        self.labels = {a.id: (label_shape(a, notes, mirrored=mirrored), base_shape(a, notes)) for a in arrows}
 
     def sort_exits(self, answer: dict[str, Any]) -> None:
         """Let arrows leave in the order that ELK has found."""
@@ -276,7 +288,8 @@ class _Graph:
             edge = source.x + outer[0]
             x = max(base.x, edge - base.shape.width - 3) if self.mirrored else min(base.x, edge + 3)
             placed["TAIL"] = PlacedShape(base.shape, x, base.y)
-        return PlacedArrow(a, straightened(line), placed.get("CENTER"), placed.get("TAIL"))
+        joins = tuple((p["x"], p["y"]) for e in edges for p in e.get("junctionPoints", ()))
+        return PlacedArrow(a, straightened(line), placed.get("CENTER"), placed.get("TAIL"), joins)
 
 
 def straightened(line: Sequence[Point]) -> tuple[Point, ...]:

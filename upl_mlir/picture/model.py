@@ -24,6 +24,8 @@ from upl_mlir.frontend.upl_text.printing.printer import (
     declaration_texts,
 )
 from upl_mlir.passes.arrows import PRIMAL
+from upl_mlir.picture.factored import factored
+from upl_mlir.poly.expr import IndexExpr
 
 KEPT = ("stash", "kept", "handed on")
 """Rules of arrows that keep a value for the derivative."""
@@ -95,7 +97,8 @@ class Arrow:
     port: str  # of the target; its own name for a host output
     condition: str  # at the base
     loops: str
-    value: str  # with `#n` or `##`; empty where it is the only input, once
+    value: str  # empty where it is the only input
+    count: str  # `#n` or `##`; empty for one
     index: str | None  # None for a target without fields
     rule: str
     where: str
@@ -220,10 +223,11 @@ def _arrow(id_: str, send: SendOp, source: Box, target: Box, text: ArrowText, en
     op = source_of(send)
     names = [p.name for p in op.ports] if isinstance(op, NodeOp) else [op.symbol]
     plain = names == [text.value]
-    value = " ".join(p for p in ("" if plain else text.value, text.count) if p)
+    number = send.count.data if send.count is not None else None
+    count = f"#{factored(number)}" if isinstance(number, IndexExpr) else text.count
     port = target_port(end, send.target_port).name
     index = index_text(send.index.data) if send.index.data else None
     return Arrow(
-        id_, source.id, target.id, port, text.condition, text.loops, value, index,
+        id_, source.id, target.id, port, text.condition, text.loops, "" if plain else text.value, count, index,
         send.rule.data if send.rule is not None else "", str(span_of(send) or ""), str(text), op.symbol,
     )  # fmt: skip

@@ -42,7 +42,7 @@ def _split(picture: Picture, plan: LayoutPlan) -> Picture | None:
         if _length(placed) < LONG or source.glued or left[a.source] < 2 or _runs_back(placed, picture, source):
             continue
         left[a.source] -= 1  # one of its arrows stays with the node
-        copy = copies.setdefault((a.source, a.target), _again(source, len(copies)))
+        copy = copies.setdefault((a.source, a.target), second_place(source, f"p{len(copies)}"))
         moved[a.id] = copy.id
     if not moved:
         return None
@@ -50,9 +50,10 @@ def _split(picture: Picture, plan: LayoutPlan) -> Picture | None:
     return replace(picture, boxes=(*picture.boxes, *copies.values()), arrows=arrows)
 
 
-def _again(box: Box, number: int) -> Box:
+def second_place(box: Box, suffix: str) -> Box:
+    """The box once more, with nothing in it; `suffix` makes its id another one."""
     kind = BoxKind.NODE if box.kind is BoxKind.LONE else box.kind
-    return replace(box, id=f"{box.id}p{number}", kind=kind, glued=True, ports=(), lines=(), domain="")
+    return replace(box, id=f"{box.id}{suffix}", kind=kind, glued=True, ports=(), lines=(), domain="")
 
 
 def _runs_back(placed: PlacedArrow, picture: Picture, source: Box) -> bool:

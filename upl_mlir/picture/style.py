@@ -80,7 +80,10 @@ def rules(p: Palette, prefix: str = "") -> str:
         ".u-on-index": f"fill:{p.on_index}",
         ".u-line": f"fill:none;stroke:{p.arrow}",
         ".u-head": f"fill:{p.arrow}",
+        ".u-mark": f"fill:{p.page};stroke:{p.ink}",
+        ".u-on-mark": f"fill:{p.ink}",
         ".u-domain": f"fill:{p.domain}",
+        ".u-when": f"fill:{p.page};stroke:{p.condition}",
         ".u-condition": f"fill:{p.condition}",
         ".u-constants": f"fill:{p.page};stroke:{p.arrow}",
     }
@@ -89,7 +92,7 @@ def rules(p: Palette, prefix: str = "") -> str:
 
 SHARED = (
     f".upl-picture text{{font-family:{FACE};white-space:pre}}"
-    ".u-band,.u-node,.u-fields,.u-port,.u-host,.u-value,.u-index,.u-constants{stroke-width:1.2}"
+    ".u-band,.u-node,.u-fields,.u-port,.u-host,.u-value,.u-index,.u-constants{stroke-width:1.2}.u-when,.u-mark{stroke-width:.8}"
     ".u-line{stroke-width:1.4}.u-glued{stroke-dasharray:6 4}.u-kept .u-line{stroke-dasharray:7 3}"
 )
 """What both themes share; `u-kept` are arrows that keep a value for the derivative."""

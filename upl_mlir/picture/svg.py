@@ -5,59 +5,93 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from upl_mlir.picture.layout import PlacedArrow, PlacedBox, lay_out
+from upl_mlir.picture.layout import PlacedArrow, PlacedBox
 from upl_mlir.picture.model import Band, Picture
-from upl_mlir.picture.places import with_short_arrows
+from upl_mlir.picture.notes import Notes
+from upl_mlir.picture.rows import placed
 from upl_mlir.picture.shapes import Form, Mark, Outline, PlacedShape, Point, Words, moved
 from upl_mlir.picture.style import Theme, style_sheet
-from upl_mlir.picture.text import cut, escape, widest
+from upl_mlir.picture.text import SMALL, escape, fold, mark_width, pieces, widest, width
 
 MARGIN, ROUND, TITLE = 18.0, 7.0, 17.0
+JOIN = 3  # radius of the dot where arrows to the same input join
+NOTE, NOTE_LINE = 38.0, 16.0  # room for the number of a footnote, height of a line of its text
+CONSTANT, CONSTANT_LINES = 70, 6  # characters of a line of a constant, and how many lines it may have
 CAPTIONS = {Band.PROGRAM: "program", Band.DERIVATIVE: "derivative"}
 
 
-def svg_of(picture: Picture, *, theme: Theme | None = Theme.AUTO) -> str:
+def svg_of(picture: Picture, *, theme: Theme | None = Theme.AUTO, at_most: float | None = None) -> str:
     """The picture as an SVG document; without a theme it has no styles, for a page that has its own.
 
+    It is at most so many pixels wide, if a single node with its arrows is not wider.
     Raises UplError (UPL1804) without the JavaScript engine that lays it out.
     """
-    plan = with_short_arrows(picture, lay_out)
-    head, head_width, head_height = _header(picture, plan.width)
-    width = max(plan.width, head_width) + 2 * MARGIN
-    height = plan.height + head_height + 2 * MARGIN
+    plan, notes = placed(picture, None if at_most is None else at_most - 2 * MARGIN)
+    head, head_width, head_height = _header(picture, plan.width, None if at_most is None else at_most - 2 * MARGIN)
+    wide = max(plan.width, head_width) + 2 * MARGIN
+    legend, legend_height = _legend(notes, wide - 2 * MARGIN, MARGIN + head_height + plan.height)
+    height = plan.height + head_height + legend_height + 2 * MARGIN
     dy = MARGIN + head_height
     title = escape(f"UPL program {picture.name}")
-    size = f'width="{_n(width)}" height="{_n(height)}" viewBox="0 0 {_n(width)} {_n(height)}"'
+    size = f'width="{_n(wide)}" height="{_n(height)}" viewBox="0 0 {_n(wide)} {_n(height)}"'
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="upl-picture" {size} role="img" aria-label="{title}">',
         f"<title>{title}</title>",
         *([f"<style>{style_sheet(theme)}</style>"] if theme is not None else []),
-        f'<rect class="u-page" x="0" y="0" width="{_n(width)}" height="{_n(height)}"/>',
+        f'<rect class="u-page" x="0" y="0" width="{_n(wide)}" height="{_n(height)}"/>',
         *(_mark(m) for m in head),
     ]
-    inner = width - 2 * MARGIN
+    inner = wide - 2 * MARGIN
     for band, y, h in plan.bands:
         lines.append(_mark(Form(Outline.RECT, "u-band", MARGIN, y + dy, inner, h)))
         caption = f"{CAPTIONS[band]} ←" if band is Band.DERIVATIVE and picture.mirrored else f"{CAPTIONS[band]} →"
         lines.append(_mark(Words(caption, "u-text", MARGIN + 12, y + dy + 15, italic=True)))
     lines += _arrows(plan.arrows, MARGIN, dy)
     lines += (_box(b, MARGIN, dy) for b in plan.boxes)
-    return "\n".join([*lines, "</svg>", ""])
+    return "\n".join([*lines, *legend, "</svg>", ""])
 
 
-def _header(picture: Picture, plan_width: float) -> tuple[list[Mark], float, float]:
-    """The program's name on the left and the box of constants at the top on the right; its width and height."""
-    name = cut(picture.name)
-    title = Words(name, "u-text", MARGIN, MARGIN + TITLE, TITLE, bold=True)
-    lines = [cut(c, 70) for c in picture.constants]
+def _legend(notes: Notes, room: float, y: float) -> tuple[list[str], float]:
+    """The footnotes under the picture, which ends at y, and their height."""
+    if not notes.numbers:
+        return [], 0.0
+    columns = max(int((room - NOTE) / width("x", SMALL)), 10)
+    out, at = ['<g class="u-notes">'], y + NOTE / 2
+    for text, number in notes.numbers.items():
+        out.append(f'<g class="u-note" data-note="{number}">{_mark(Words(notes.mark(text), "u-text", MARGIN, at, SMALL))}')
+        for line in fold(text, columns):
+            out.append(_mark(Words(line, "u-text", MARGIN + NOTE, at, SMALL)))
+            at += NOTE_LINE
+        out.append("</g>")
+        at += NOTE_LINE / 4
+    return [*out, "</g>"], at - y
+
+
+def _header(picture: Picture, plan_width: float, room: float | None) -> tuple[list[Mark], float, float]:
+    """The program's name on the left and the box of constants at the top on the right; width and height.
+
+    The box stands under the name if there is too little room beside it.
+    """
+    title = Words(picture.name, "u-text", MARGIN, MARGIN + TITLE, TITLE, bold=True)
+    columns = CONSTANT if room is None else min(CONSTANT, max(int((room - 20) / width("x")), 10))
+    lines = [line for c in picture.constants for line in _constant(c, columns)]
     if not lines:
         return [title], title.width, 2 * TITLE + 4
     wide, high = widest(lines) + 20.0, len(lines) * 18.0 + 10.0
-    total = max(plan_width, title.width + 40.0 + wide)
-    x = MARGIN + total - wide
-    marks: list[Mark] = [title, Form(Outline.RECT, "u-constants", x, MARGIN, wide, high)]
-    marks += [Words(t, "u-text", x + 10, MARGIN + 5 + (i + 0.5) * 18.0) for i, t in enumerate(lines)]
-    return marks, total, max(high, 2 * TITLE) + 14.0
+    beside = title.width + 40.0 + wide
+    under = room is not None and beside > max(room, plan_width)
+    total = max(plan_width, title.width, wide) if under else max(plan_width, beside)
+    x, y = MARGIN + total - wide, MARGIN + (2 * TITLE + 4 if under else 0.0)
+    marks: list[Mark] = [title, Form(Outline.RECT, "u-constants", x, y, wide, high)]
+    marks += [Words(t, "u-text", x + 10, y + 5 + (i + 0.5) * 18.0) for i, t in enumerate(lines)]
+    return marks, total, y - MARGIN + max(high, 2 * TITLE) + 14.0
+
+
+def _constant(text: str, columns: int) -> list[str]:
+    """A constant in lines, of which only the first ones are shown where there are many."""
+    first, *rest = fold(text, columns)
+    rest = [f"  {line}" for line in fold(text[len(first) :].strip(), columns - 2)] if rest else []
+    return [first, *rest] if len(rest) < CONSTANT_LINES else [first, *rest[: CONSTANT_LINES - 2], "  …"]
 
 
 def _box(placed: PlacedBox, dx: float, dy: float) -> str:
@@ -83,10 +117,11 @@ def _arrow(placed: PlacedArrow, dx: float, dy: float) -> str:
     what = "".join(f' data-{k}="{escape(v)}"' for k, v in facts.items() if v)
     line = [(x + dx, y + dy) for x, y in placed.line]
     texts = [m for s in (placed.label, placed.base) if s is not None for m in _marks(s, dx, dy)]
+    joins = "".join(f'<circle class="u-head" cx="{_n(x + dx)}" cy="{_n(y + dy)}" r="{JOIN}"/>' for x, y in placed.joins)
     derived = f" u-derived{' u-kept' if a.keeps else ''}" if a.rule else ""
     return (
         f'<g class="u-arrow{derived}" tabindex="0"{what}><title>{escape(a.title)}</title>'
-        f'<path class="u-line" d="{_path(line)}"/>{_head(line)}{"".join(texts)}</g>'
+        f'<path class="u-line" d="{_path(line)}"/>{_head(line)}{joins}{"".join(texts)}</g>'
     )
 
 
@@ -97,13 +132,7 @@ def _marks(at: PlacedShape, dx: float, dy: float) -> Iterator[str]:
 
 def _mark(m: Mark) -> str:
     if isinstance(m, Words):
-        weight = ' font-weight="bold"' if m.bold else ""
-        slope = ' font-style="italic"' if m.italic else ""
-        length = f' textLength="{_n(m.width)}" lengthAdjust="spacingAndGlyphs"' if m.text else ""
-        return (
-            f'<text class="{m.style}" x="{_n(m.x)}" y="{_n(m.y + 0.36 * m.size)}" font-size="{_n(m.size)}"'
-            f"{weight}{slope}{length}>{escape(m.text)}</text>"
-        )
+        return _words(m)
     style = f"{m.style} u-glued" if m.dashed else m.style
     match m.outline:
         case Outline.RECT:
@@ -117,6 +146,35 @@ def _mark(m: Mark) -> str:
         case _:
             points = " ".join(f"{_n(x)},{_n(y)}" for x, y in _corners(m))
             return f'<polygon class="{style}" points="{points}"/>'
+
+
+def _words(m: Words) -> str:
+    """A line of text; the numbers of footnotes in it stand in circles."""
+    weight = ' font-weight="bold"' if m.bold else ""
+    slope = ' font-style="italic"' if m.italic else ""
+    out, x = "", m.x
+    for piece, is_mark in pieces(m.text):
+        if is_mark:
+            out += _number(piece, x, m.y, m.size)
+            x += mark_width(piece, m.size)
+            continue
+        text, at = piece.strip(), x + width(piece[: len(piece) - len(piece.lstrip())], m.size)  # not all keep spaces at ends
+        fixed = f' textLength="{_n(width(text, m.size))}" lengthAdjust="spacingAndGlyphs"'
+        how = f'font-size="{_n(m.size)}"{weight}{slope}{fixed}'
+        out += f'<text class="{m.style}" x="{_n(at)}" y="{_n(m.y + 0.36 * m.size)}" {how}>{escape(text)}</text>'
+        x += width(piece, m.size)
+    return out
+
+
+def _number(number: str, x: float, y: float, size: float) -> str:
+    """The number of a footnote in its circle; (x, y) is the left end at half its height."""
+    across, high, small = mark_width(number, size) - 2, 1.3 * size, 0.8 * size
+    long = width(number, small)
+    return (
+        f'<rect class="u-mark" x="{_n(x + 1)}" y="{_n(y - high / 2)}" width="{_n(across)}" height="{_n(high)}" '
+        f'rx="{_n(high / 2)}"/><text class="u-on-mark" x="{_n(x + 1 + (across - long) / 2)}" y="{_n(y + 0.36 * small)}" '
+        f'font-size="{_n(small)}" textLength="{_n(long)}" lengthAdjust="spacingAndGlyphs">{number}</text>'
+    )
 
 
 def _corners(m: Form) -> list[Point]:

@@ -81,20 +81,23 @@ def draw(args: argparse.Namespace) -> int:
     """Write the picture; returns the exit status."""
     from upl_mlir.diagnostics import error
     from upl_mlir.picture.circuit import svg_of_circuit
+    from upl_mlir.picture.pdf import pdf_of
     from upl_mlir.picture.png import png_of
     from upl_mlir.picture.style import Theme
 
+    if args.width is not None:
+        raise UsageError("--width does not go with --circuit")
     output: str = args.output or "-"
     suffix = ".svg" if output == "-" else Path(output).suffix
-    if suffix not in (".svg", ".png"):
-        raise error("UPL1805", f"a circuit is drawn as .svg or .png, not as `{suffix}`")
-    theme = Theme.LIGHT if suffix == ".png" and args.theme == "auto" else Theme(args.theme)
+    if suffix not in (".svg", ".png", ".pdf"):
+        raise error("UPL1805", f"a circuit is drawn as .svg, .png or .pdf, not as `{suffix}`")
+    theme = Theme.LIGHT if suffix != ".svg" and args.theme == "auto" else Theme(args.theme)
     svg = svg_of_circuit(plan_of(args), theme)
-    if suffix == ".png":
-        with whole_file(output) as stream:
-            stream.write(png_of(svg))
-    else:
+    if suffix == ".svg":
         write_whole(output, svg)
+    else:
+        with whole_file(output) as stream:
+            stream.write(png_of(svg) if suffix == ".png" else pdf_of(svg))
     return 0
 
 
