@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
+from upl_mlir.api.drawing import Drawing
 from upl_mlir.api.programs import reverse
 from upl_mlir.picture.factored import factored
 from upl_mlir.picture.notes import Notes
@@ -32,12 +34,12 @@ output B<i,j>
 
 
 @pytest.fixture(scope="module")
-def drawing() -> upl.Drawing:
+def drawing() -> Drawing:
     return upl.draw(upl.load(PROGRAM))
 
 
 @pytest.fixture(scope="module")
-def picture(drawing: upl.Drawing, read: Read) -> Any:
+def picture(drawing: Drawing, read: Read) -> Any:
     return read(drawing.svg())
 
 
@@ -67,9 +69,7 @@ def test_footnotes_are_numbered_from_one_and_all_are_used(picture: Any) -> None:
     assert set(picture.notes) == used == {str(k + 1) for k in range(len(used))}
 
 
-def test_footnotes_stand_under_all_else_and_on_the_page(drawing: upl.Drawing, picture: Any) -> None:
-    import re
-
+def test_footnotes_stand_under_all_else_and_on_the_page(drawing: Drawing, picture: Any) -> None:
     lowest = max(o.area.bottom for g in (*picture.boxes, *picture.arrows) for o in g.outlines)
     legend = drawing.svg().partition('<g class="u-notes">')[2]
     heights = [float(y) for y in re.findall(r'<text [^>]*?y="([\d.]+)"', legend)]
