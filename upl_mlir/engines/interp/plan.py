@@ -14,6 +14,7 @@ from upl_mlir.dialects.upl import InputOp, NodeOp, OutputOp, Port, ProgramOp, Se
 from upl_mlir.dialects.upl.kinds import Kind, kind_of
 from upl_mlir.dialects.upl.precision import require_one_real
 from upl_mlir.dialects.upl.query import arrows, endpoints, inputs, nodes, outputs, source_of, span_of
+from upl_mlir.ops.choices import choose_lazily
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.sets import PolyContext
 
@@ -163,6 +164,7 @@ def mask(pattern: Pattern) -> int:
 def make_plan(program: ProgramOp, ctx: PolyContext, real: Kind, gather: GatherOrder) -> Plan:
     """Analyse a verified program; `ctx` binds every parameter.  Raises UplError (UPL1309, UPL1808)."""
     require_one_real(program, real)
+    program = choose_lazily(program)
     node_ops = nodes(program)
     for op in node_ops:
         require_rank(op)

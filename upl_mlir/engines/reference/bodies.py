@@ -1,7 +1,8 @@
 """What one instance sends: its body, then its arrows (LANGUAGE 2, 3.5 and 3.6).
 
-An operation is computed when an arrow that is taken needs it, and once.  So one that has no value (an overflow, an entry
-outside an array) is an error only where no condition guards against it.
+An operation is computed when an arrow that is taken needs it, and once; of `?:` the side that is chosen, the second operand
+of `&&` and `||` where the first one does not decide.  So one that has no value (an overflow, an entry outside an array) is an
+error only where no condition guards against it.
 """
 
 from __future__ import annotations
@@ -100,11 +101,9 @@ class World:
 
 @dataclass
 class Send:
-    """An arrow and the operations that it needs, in their order: those of its condition on data, and those of the rest."""
+    """An arrow."""
 
     op: SendOp
-    test: list[Operation]
-    rest: list[Operation]
     named: Mapping[str, SSAValue]  # the variables of the body that its index, count and bounds name
     wanted: Form
     counts: bool  # whether its multiplicity means anything: not on a gather that knows its number of summands
@@ -155,24 +154,18 @@ class Body:
         if not isinstance(op.multiplicity, Special):
             names |= op.multiplicity.names
         named = {o.var.data: o.result for o in block.ops if isinstance(o, LetOp) and o.var.data in names}
-        test = _needed([op.predicate] if op.predicate is not None else [], block)
         end = self.world.ends[op.target_name]
         port = target_port(end, op.target_port)
         counts = isinstance(end, NodeOp) and (port.gather is None or isinstance(port.count, Special))
-        rest = _needed([op.value, *named.values()], block)
-        return Send(op, test, rest, named, form_of(port.type, self.world.real), counts)
+        return Send(op, named, form_of(port.type, self.world.real), counts)
 
 
-def _needed(values: Sequence[SSAValue], block: Block) -> list[Operation]:
-    """The operations behind some values, in the order of the block."""
-    found: set[Operation] = set()
-    todo = [v.owner for v in values]
-    while todo:
-        op = todo.pop()
-        if isinstance(op, Operation) and op not in found:
-            found.add(op)
-            todo += [v.owner for v in op.operands]
-    return [op for op in block.ops if op in found]
+def _definer(v: SSAValue) -> Operation | None:
+    """The operation that computes a value, None for a field, an input, a literal or a constant."""
+    op = v.owner
+    while isinstance(op, LetOp):
+        op = op.value.owner
+    return None if isinstance(op, Block | arith.ConstantOp | RefOp) else op
 
 
 def _known(v: SSAValue) -> bool:
@@ -199,10 +192,12 @@ class Firing:
         op, tables = send.op, self.world.tables
         if not holds(op.when, self.static, tables):
             return
-        self._compute(send.test)
-        if op.predicate is not None and not self._value(op.predicate):
-            return
-        self._compute(send.rest)
+        if op.predicate is not None:
+            self._compute(op.predicate)
+            if not self._value(op.predicate):
+                return
+        for v in (op.value, *send.named.values()):
+            self._compute(v)
         what = self._converted(send)
         env = {**self.env, **{n: int(self._value(v)) for n, v in send.named.items()}}
         for at in self._iterated(op, env, 0):
@@ -229,11 +224,39 @@ class Firing:
         return math.inf if isinstance(n, Special) else value(n, env, self.world.tables)
 
     # -- the body --------------------------------------------------------------------------------------------------
-    def _compute(self, ops: Sequence[Operation]) -> None:
-        for op in ops:
-            result = op.results[0]
-            if result not in self.known and not isinstance(op, LetOp | RefOp | arith.ConstantOp):
-                self.known[result] = self._result(op, self.body.forms[result])
+    def _compute(self, v: SSAValue) -> None:
+        """Compute a value, if it is not known, and before it what it needs."""
+        todo = [op for op in [_definer(v)] if op is not None]
+        while todo:
+            op = todo[-1]
+            missing = next((x for x in self._needs(op) if x.results[0] not in self.known), None)
+            if missing is not None and op.results[0] not in self.known:
+                todo.append(missing)
+                continue
+            todo.pop()
+            if op.results[0] not in self.known:
+                self.known[op.results[0]] = self._result(op, self.body.forms[op.results[0]])
+
+    def _needs(self, op: Operation) -> Iterator[Operation]:
+        """The operations that compute the operands that an operation needs, the first one's first: it may choose the others."""
+        for v in op.operands:
+            found = _definer(v)
+            if found is not None and self._needed(op, v):
+                yield found
+
+    def _needed(self, op: Operation, v: SSAValue) -> bool:
+        """Whether an operation needs one of its operands, of which the first one may be known."""
+        first = op.operands[0]
+        found = _definer(first)
+        if v is first or (found is not None and found.results[0] not in self.known):
+            return v is first
+        match op:
+            case arith.SelectOp():
+                return v is (op.lhs if self._value(first) else op.rhs)
+            case arith.AndIOp() | arith.OrIOp() if op.results[0].type == i1:
+                return bool(self._value(first)) is isinstance(op, arith.AndIOp)
+            case _:
+                return True
 
     def _result(self, op: Operation, form: Form) -> Value:
         if isinstance(op, LookupOp):
@@ -243,7 +266,10 @@ class Firing:
         wide = [Form.F64 if Form.F64 in forms else None for _ in op.operands]
         if form.small is not None and isinstance(op, mlir_math.PowFOp) and _known(op.rhs):
             wide[1] = Form.F64  # an exponent that is a constant is no number of the type
-        operands = [self._value(v, w) for v, w in zip(op.operands, wide, strict=True)]
+        first = op.operands[0]  # decides if another one is not needed, and may stand for it
+        operands = [
+            self._value(v if self._needed(op, v) else first, w) for v, w in zip(op.operands, wide, strict=True)
+        ]
         return computed(type(op), comparison(op) or COMPUTE[type(op)], form, *operands)
 
     def _value(self, v: SSAValue, wide: Form | None = None) -> Value:

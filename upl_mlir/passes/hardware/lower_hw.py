@@ -39,6 +39,7 @@ from upl_mlir.dialects.upl.query import (
     target_port,
 )
 from upl_mlir.ops import Body
+from upl_mlir.ops.choices import guard_operands
 from upl_mlir.passes.analysis.proved import require_proved
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets, because
 from upl_mlir.passes.analysis.streams import streams
@@ -98,6 +99,7 @@ def lower_hw(program: upl.ProgramOp, machine: str | None = None, max_inputs: int
     Raises UplError (UPL1730–UPL1732, UPL1306).
     """
     require_determined(program)
+    guard_operands(program)
     _through_nodes(program)
     limit_inputs(program, max_inputs)
     return _Lowering(program).run(machine)

@@ -33,6 +33,7 @@ from upl_mlir.dialects.upl.query import (
     target_port,
     value_names,
 )
+from upl_mlir.ops.choices import choose_lazily
 from upl_mlir.passes.analysis.at_sizes import refuse_data_count
 from upl_mlir.passes.analysis.relations import ProgramSets, because
 from upl_mlir.passes.build import unused
@@ -491,4 +492,5 @@ def equations(
     Raises UplError (UPL1808, UPL18xx).
     """
     require_one_real(program, real)
+    program = choose_lazily(program)
     return Builder(program, real, ordered=ordered, fixed=fixed or {}, plain=plain, split=split, again=again).build()
