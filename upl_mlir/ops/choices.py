@@ -27,6 +27,7 @@ from upl_mlir.dialects.upl import ArrayOp, InputOp, LetOp, LookupOp, ModOp, Node
 from upl_mlir.dialects.upl.precision import resolve
 from upl_mlir.dialects.upl.query import array_values, first_index
 from upl_mlir.ops.values import Body
+from upl_mlir.poly.expr import TRUE, Formula
 
 _DIVISIONS = (arith.FloorDivSIOp, arith.CeilDivSIOp, arith.DivSIOp, arith.RemSIOp, ModOp)
 
@@ -34,7 +35,7 @@ _DIVISIONS = (arith.FloorDivSIOp, arith.CeilDivSIOp, arith.DivSIOp, arith.RemSIO
 def choose_lazily(program: ProgramOp) -> ProgramOp:
     """The program itself if no choice guards an operation that may fail, else a copy in which these cannot."""
     arrays = {op.symbol: op for op in program.body.block.ops if isinstance(op, ArrayOp)}
-    if not any(_Needs(op.block, arrays).guarded() for op in _sources(program)):
+    if not any(Needs(op.block, arrays).guarded() for op in _sources(program)):
         return program
     out = program.clone()
     guard_operands(out)
@@ -45,7 +46,7 @@ def guard_operands(program: ProgramOp) -> None:
     """The same in place."""
     arrays = {op.symbol: op for op in program.body.block.ops if isinstance(op, ArrayOp)}
     for op in _sources(program):
-        _Needs(op.block, arrays).write()
+        Needs(op.block, arrays).write()
 
 
 def _sources(program: ProgramOp) -> Iterator[NodeOp | InputOp]:
@@ -55,37 +56,49 @@ def _sources(program: ProgramOp) -> Iterator[NodeOp | InputOp]:
 
 
 @dataclass(eq=False)
-class _Case:
-    """Where something is needed: always (`above` is None), where an arrow is taken, where a choice inside of the case
-    `above` takes one side, or in one of some cases.
+class Case:
+    """Where something is needed: always (`above` is None), or a part of the case `above`: where an arrow's condition on
+    fields, `when`, or on data, `given`, holds; where the operation `by` chooses one side; in one of some cases.
 
-    `root` is the arrow's case, or the one of all that is needed always.  `by` is the operation that chooses.
+    `root` is the arrow's case, or the one of all that is needed always.
     """
 
-    above: _Case | None = None
-    root: _Case | None = None
+    above: Case | None = None
+    root: Case | None = None
     by: Operation | None = None
     yes: bool = True
-    any_of: tuple[_Case, ...] = ()
+    any_of: tuple[Case, ...] = ()
+    when: Formula = TRUE
+    given: SSAValue | None = None
 
-    def around(self) -> Iterator[_Case]:
+    @property
+    def asked(self) -> SSAValue | None:
+        """What `yes` is the truth of."""
+        return self.given if self.by is None else self.by.operands[0]
+
+    @property
+    def chosen(self) -> bool:
+        """Whether a choice takes part in it."""
+        return any(c.chosen for c in self.any_of) if self.any_of else self.root is not self
+
+    def around(self) -> Iterator[Case]:
         """The case and those that it is part of."""
-        case: _Case | None = self
+        case: Case | None = self
         while case is not None:
             yield case
             case = case.above
 
 
 @dataclass(eq=False)
-class _Needs:
+class Needs:
     """In which case each operation of a body is needed that may fail, or whose operands may."""
 
     block: Block
     arrays: Mapping[str, ArrayOp]
-    always: _Case = field(default_factory=_Case)
-    cases: dict[Operation, _Case] = field(default_factory=dict[Operation, _Case])
-    uses: dict[Operation, dict[_Case, list[tuple[Operation, int]]]] = field(
-        default_factory=dict[Operation, dict[_Case, list[tuple[Operation, int]]]]
+    always: Case = field(default_factory=Case)
+    cases: dict[Operation, Case] = field(default_factory=dict[Operation, Case])
+    uses: dict[Operation, dict[Case, list[tuple[Operation, int]]]] = field(
+        default_factory=dict[Operation, dict[Case, list[tuple[Operation, int]]]]
     )
 
     def __post_init__(self) -> None:
@@ -104,7 +117,13 @@ class _Needs:
         if not any(self.may_fail.values()) or not any(map(_chooses, self.may_fail)):
             return []
         self._find(copy=False)
-        return [op for op, case in self.cases.items() if case.root is not case and self._guard(op) is not None]
+        return [op for op, case in self.cases.items() if case.chosen and self._guard(op) is not None]
+
+    def fragile(self) -> list[tuple[Operation, Case]]:
+        """The operations that may fail, and where they are needed."""
+        if any(self.may_fail.values()) and not self.cases:
+            self._find(copy=False)
+        return [(op, case) for op, case in self.cases.items() if self._guard(op) is not None]
 
     # -- who needs what -------------------------------------------------------------------------------------------------
     def _find(self, *, copy: bool) -> None:
@@ -119,8 +138,8 @@ class _Needs:
                 self._settle(op, copy=copy)
 
     def _arrow(self, send: SendOp, lets: Mapping[str, LetOp]) -> None:
-        test = self.always if send.when.is_true else self._root(self.always)
-        value = test if send.predicate is None else self._root(test)
+        test = self.always if send.when.is_true else self._root(Case(self.always, when=send.when))
+        value = test if send.predicate is None else self._root(Case(test, given=send.predicate))
         operands = list(send.operands)
         if send.predicate is not None:
             self._use(send, operands.index(send.predicate, 1), test)
@@ -132,38 +151,34 @@ class _Needs:
             self._use(lets[name], 0, value)
 
     @staticmethod
-    def _root(above: _Case) -> _Case:
-        case = _Case(above)
+    def _root(case: Case) -> Case:
         case.root = case
         return case
 
-    def _use(self, user: Operation, at: int, case: _Case) -> None:
+    def _use(self, user: Operation, at: int, case: Case) -> None:
         op = resolve(user.operands[at]).owner
         if isinstance(op, Operation) and self.may_fail[op]:
             self.uses.setdefault(op, {}).setdefault(case, []).append((user, at))
 
     def _settle(self, op: Operation, *, copy: bool) -> None:
         """Say in which case an operation is needed, and tell its operands."""
-        uses = self.uses[op]
-        cases = _without_inner(uses)
-        apart: dict[_Case, list[_Case]] = {}
+        cases = _without_inner(self.uses[op])
+        if not copy:
+            self._needed(op, cases)
+            return
+        apart: dict[Case, list[Case]] = {}
         for case in cases:
-            apart.setdefault(cast(_Case, case.root), []).append(case)
+            apart.setdefault(cast(Case, case.root), []).append(case)
         free = [root for root, inside in apart.items() if root in inside]
         groups = [inside for root, inside in apart.items() if root not in inside]
-        for root in free:  # where arrows are taken, whose conditions engines test
-            self.cases[op] = self.always
-            self._pass_on(op, root)
-        if copy:
-            groups = [part for g in groups for part in ([g] if len(g) == 1 or not self._waits(g, op) else [[c] for c in g])]
-        for n, inside in enumerate(groups):
-            one = op
-            if (free or n) and copy:
-                one = self._copied(op, inside)
-            self.cases[one] = inside[0] if len(inside) == 1 else _joined(inside)
-            self._pass_on(one, self.cases[one])
+        if free:  # where arrows are taken, whose conditions engines test
+            self._needed(op, free)
+        for inside in groups:
+            parts = [inside] if len(inside) == 1 or not self._waits(inside, op) else [[c] for c in inside]
+            for part in parts:
+                self._needed(self._copied(op, part) if op in self.cases else op, part)
 
-    def _copied(self, op: Operation, inside: list[_Case]) -> Operation:
+    def _copied(self, op: Operation, inside: list[Case]) -> Operation:
         """A copy of an operation for its uses in some cases and all that they contain."""
         new = op.clone()
         self.block.insert_op_before(new, op)
@@ -174,13 +189,14 @@ class _Needs:
                     user.operands[at] = new.results[0]
         return new
 
-    def _pass_on(self, op: Operation, case: _Case) -> None:
-        for at in range(len(op.operands)):
-            side = _side(op, at)
-            inside = case if side is None else _Case(case, case.root, op, side)
-            self._use(op, at, inside)
+    def _needed(self, op: Operation, cases: list[Case]) -> None:
+        together = self.cases[op] = cases[0] if len(cases) == 1 else _joined(cases)
+        for case in cases if all(c.root is c for c in cases) else [together]:
+            for at in range(len(op.operands)):
+                side = _side(op, at)
+                self._use(op, at, case if side is None else Case(case, case.root, op, side))
 
-    def _waits(self, cases: Iterable[_Case], op: Operation) -> bool:
+    def _waits(self, cases: Iterable[Case], op: Operation) -> bool:
         """Whether what chooses a case depends on the operation, so that no condition can be asked before it."""
         todo: list[SSAValue] = [v for c in cases for v in _conditions(c)]
         seen: set[Operation] = set()
@@ -222,12 +238,12 @@ class _Needs:
         """Give all guarded operations such operands."""
         if not self.guarded():
             return
-        self.cases, self.uses, self.always = {}, {}, _Case()
+        self.cases, self.uses, self.always = {}, {}, Case()
         self._find(copy=True)
-        made: dict[_Case, SSAValue] = {}
+        made: dict[Case, SSAValue] = {}
         for op, case in list(self.cases.items()):
             found = self._guard(op)
-            if found is not None and case.root is not case:
+            if found is not None and case.chosen:
                 at, harmless = found
                 body = Body(self.block, op.location)
                 old = op.operands[at]
@@ -236,14 +252,14 @@ class _Needs:
                 )
         _in_order(self.block)
 
-    def _holds(self, body: Body, case: _Case, made: dict[_Case, SSAValue]) -> SSAValue:
+    def _holds(self, body: Body, case: Case, made: dict[Case, SSAValue]) -> SSAValue:
         """Whether a case is there, if its root is."""
         todo = [case]
         while todo:
             c = todo[-1]
             first = [x for x in (*c.any_of, *([] if c.any_of or c.above is c.root else [c.above])) if x not in made]
             if first:
-                todo += cast("list[_Case]", first)
+                todo += cast("list[Case]", first)
                 continue
             todo.pop()
             if c in made:
@@ -258,7 +274,7 @@ class _Needs:
                 if not c.yes:
                     out = body.add(arith.XOrIOp(out, body.constant(1, i1)))
                 if c.above is not c.root:
-                    out = body.add(arith.AndIOp(made[cast(_Case, c.above)], out))
+                    out = body.add(arith.AndIOp(made[cast(Case, c.above)], out))
             made[c] = out
         return made[case]
 
@@ -276,14 +292,14 @@ def _side(op: Operation, at: int) -> bool | None:
     return at == 1 if isinstance(op, arith.SelectOp) else isinstance(op, arith.AndIOp)
 
 
-def _conditions(case: _Case) -> list[SSAValue]:
+def _conditions(case: Case) -> list[SSAValue]:
     """What is asked to tell whether a case is there."""
     out: list[SSAValue] = []
     todo = [case]
     while todo:
         for c in todo.pop().around():
             todo += c.any_of
-            out += [] if c.by is None else [c.by.operands[0]]
+            out += [] if c.asked is None else [c.asked]
     return out
 
 
@@ -293,16 +309,16 @@ def _number(v: SSAValue) -> int | None:
     return op.value.value.data if isinstance(op, arith.ConstantOp) and isinstance(op.value, IntegerAttr) else None
 
 
-def _without_inner(cases: Iterable[_Case]) -> list[_Case]:
+def _without_inner(cases: Iterable[Case]) -> list[Case]:
     """Cases without those that are part of others of them; both sides of a choice are the case that it is in."""
     found = dict.fromkeys(cases)
     while True:
         found = dict.fromkeys(c for c in found if not any(x in found for x in c.around() if x is not c))
-        sides: dict[tuple[Operation, _Case], _Case] = {}
+        sides: dict[tuple[Operation, Case], Case] = {}
         for c in found:
             if c.by is None or not isinstance(c.by, arith.SelectOp):
                 continue
-            key = c.by, cast(_Case, c.above)
+            key = c.by, cast(Case, c.above)
             other = sides.setdefault(key, c)
             if other.yes is not c.yes:
                 found[key[1]] = None
@@ -311,11 +327,11 @@ def _without_inner(cases: Iterable[_Case]) -> list[_Case]:
             return list(found)
 
 
-def _joined(cases: list[_Case]) -> _Case:
-    """One of some cases of one root."""
+def _joined(cases: list[Case]) -> Case:
+    """One of some cases."""
     first, *others = ([*c.around()] for c in cases)
     above = next(c for c in first[1:] if all(c in other for other in others))
-    return _Case(above, cases[0].root, any_of=tuple(cases))
+    return Case(above, above.root, any_of=tuple(cases))
 
 
 def _in_order(block: Block) -> None:

@@ -14,6 +14,7 @@ from upl_mlir.dialects.upl import InputOp, NodeOp, ProgramOp
 from upl_mlir.dialects.upl.query import directives, program_of, span_of, target_port
 from upl_mlir.passes.analysis.critical_path import critical_path
 from upl_mlir.passes.analysis.cycles import of_cycles
+from upl_mlir.passes.analysis.bodies import of_bodies
 from upl_mlir.passes.analysis.defined import of_values
 from upl_mlir.passes.analysis.effort import bounded
 from upl_mlir.passes.analysis.obligations import Kind, Obligation, Status, of_arrow, of_domain, of_gather, of_ordinary
@@ -280,6 +281,7 @@ def obligations(sets: ProgramSets) -> Iterator[Obligation]:
     yield from _open(of_cycles(sets), Kind.ACYCLIC, "all cycles", None)
     yield from _open(of_strata(sets), Kind.STRATA, "all open gathers", None)
     yield from _open(of_values(sets), Kind.DEFINED, "all indices", None)
+    yield from _open(of_bodies(sets), Kind.DEFINED, "all bodies", None)
 
 
 def _open(found: Iterable[Obligation], kind: Kind, where: str, span: Span | None) -> Iterator[Obligation]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from upl_mlir.diagnostics import Span, error
 from upl_mlir.poly.expr import IndexExpr
 
 
@@ -22,3 +25,29 @@ class Scratch:
     name: str
     element_bytes: int
     shape: tuple[IndexExpr, ...]
+
+
+LIMIT = 2**63
+"""What an index of 64 bits does not reach."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """A term of the polynomial, in the magnitudes of parameters, that no index of the function passes."""
+
+    factor: int
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "*".join((*([] if self.factor == 1 and self.names else [str(self.factor)]), *self.names))
+
+
+def require_reach(terms: Sequence[Term], params: Mapping[str, int], at: Span | None) -> None:
+    """Raise UplError (UPL1826) if an index may pass 64 bits with these parameters."""
+    sizes = [t.factor * math.prod(abs(params[n]) for n in t.names) for t in terms]
+    if sum(sizes) < LIMIT:
+        return
+    worst = terms[sizes.index(max(sizes))]
+    given = ", ".join(f"{n}={params[n]}" for n in dict.fromkeys(worst.names))
+    what = f"native code computes indices in 64 bits, and some may reach `{worst}`" + (f" at {given}" if given else "")
+    raise error("UPL1826", what, at, help='use engine="interp" or "token"')

@@ -16,7 +16,7 @@ from upl_mlir.dialects.loops.ops import LoopProgramOp, StatementOp
 from upl_mlir.dialects.upl import ProgramOp
 from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.passes.analysis.effort import bounded
-from upl_mlir.passes.layouts import Layout, Scratch
+from upl_mlir.passes.layouts import Layout, Scratch, Term
 from upl_mlir.passes.loops.emit.function import FunctionWriter
 from upl_mlir.passes.loops.emit.standard import to_standard
 from upl_mlir.passes.loops.ir import contraction_text, read
@@ -33,11 +33,13 @@ MOST = 3
 
 @dataclass(frozen=True, eq=False)
 class Lowered:
-    """The module, the layouts of the host ports that its function assumes, and the arrays between."""
+    """The module, the layouts of the host ports that its function assumes, the arrays between, and how far its indices may
+    reach: see `require_reach`."""
 
     module: ModuleOp
     layouts: dict[str, Layout]
     scratch: tuple[Scratch, ...]
+    reach: tuple[Term, ...]
 
 
 @bounded("the lowering to loops")
@@ -63,7 +65,7 @@ def written(p: LoopProgram, narrow: Set[str] = frozenset()) -> Lowered:
         axes = writer.arrays[h.name].axes
         layouts[h.name] = Layout(tuple(a.lower for a in axes), tuple(a.extent for a in axes))
     scratch = tuple(Scratch(a.name, a.kind.bytes, tuple(x.size for x in a.axes)) for a in (p.arrays or {}).values())
-    return Lowered(module, layouts, scratch)
+    return Lowered(module, layouts, scratch, tuple(writer.code.reach.terms.values()))
 
 
 def legal(op: LoopProgramOp) -> LoopProgram:

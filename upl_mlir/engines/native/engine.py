@@ -28,7 +28,7 @@ from upl_mlir.engines.native.whole import Source, compile_program
 from upl_mlir.host.arrays import HostPort, bind_parameters, check_names, dense_arrays, dtype_of, host_ports
 from upl_mlir.passes.analysis.at_sizes import require_at
 from upl_mlir.passes.analysis.sizes import Sizes, total
-from upl_mlir.passes.layouts import Layout
+from upl_mlir.passes.layouts import Layout, require_reach
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.sets import PolyContext
 
@@ -321,6 +321,7 @@ class NativeEngine:
 
     # -- layouts --------------------------------------------------------------------------------------------------------
     def _binding(self, params: dict[str, int]) -> _Binding:
+        require_reach(self.whole.reach, params, span_of(self.program))
         needed = self._check_storage(params)
         if self.whole.open:
             require_at(self.program, params, self.whole.open)

@@ -21,7 +21,7 @@ from upl_mlir.engines.native.backend import Ahead, Kernel, compile_emitted
 from upl_mlir.engines.native.llvm.values import Argument, EmittedModule
 from upl_mlir.engines.native.products.tiles import TileFormat
 from upl_mlir.host.cache import digest, open_cache, package_key
-from upl_mlir.passes.layouts import Layout, Scratch
+from upl_mlir.passes.layouts import Layout, Scratch, Term
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.parse import parse_index
 
@@ -51,8 +51,9 @@ class Source(Protocol):
 class Whole:
     """A compiled program: its code, the layouts of host ports that the code assumes, the arrays between.
 
-    `open` are the inputs, (node, input), of which the tokens are to be counted for given sizes: no proof covers all.  `key`
-    is of the program's content and the options.  `again`: neither the program nor its code was worked out, both were found.
+    `open` are the inputs, (node, input), of which the tokens are to be counted for given sizes: no proof covers all.  `reach`
+    says how far indices may reach.  `key` is of the program's content and the options.  `again`: neither the program nor its
+    code was worked out, both were found.
     """
 
     key: str
@@ -60,6 +61,7 @@ class Whole:
     layouts: dict[str, Layout]
     scratch: tuple[Scratch, ...]
     open: tuple[tuple[str, str], ...]
+    reach: tuple[Term, ...]
     again: bool
 
 
@@ -71,6 +73,7 @@ class Made:
     layouts: dict[str, Layout]
     scratch: tuple[Scratch, ...]
     open: tuple[tuple[str, str], ...]
+    reach: tuple[Term, ...]
 
 
 _in_memory: weakref.WeakValueDictionary[str, Whole] = weakref.WeakValueDictionary()
@@ -112,7 +115,7 @@ def compile_program(
         with ThreadPoolExecutor(1) as pool:  # LLVM needs no lock of Python's: it works while the program is proved
             kernel = pool.submit(compile_emitted, emitted, machine, threads)
             open_ = require_proved(program)
-        made = Made(emitted, lowered.layouts, lowered.scratch, open_)
+        made = Made(emitted, lowered.layouts, lowered.scratch, open_, lowered.reach)
         open_cache().write(f"{key}.json", json.dumps(data_of(made)).encode())
         found = _whole(key, made, kernel.result(), found=False)
     keep()
@@ -166,7 +169,7 @@ def _find(key: str, machine: target.Machine, threads: int) -> Whole | None:
 
 
 def _whole(key: str, made: Made, kernel: Kernel, *, found: bool) -> Whole:
-    whole = Whole(key, kernel, made.layouts, made.scratch, made.open, again=found and kernel.cached)
+    whole = Whole(key, kernel, made.layouts, made.scratch, made.open, made.reach, again=found and kernel.cached)
     _in_memory[key] = whole
     return whole
 
@@ -179,7 +182,7 @@ def data_of(made: Made) -> dict[str, Any]:
         "shared": [[name, asdict(f)] for name, f in e.shared], "short": e.short,
         "layouts": {n: [[str(x) for x in a.lower], [str(x) for x in a.shape]] for n, a in made.layouts.items()},
         "scratch": [[s.name, s.element_bytes, [str(x) for x in s.shape]] for s in made.scratch],
-        "open": made.open,
+        "open": made.open, "reach": [asdict(t) for t in made.reach],
     }  # fmt: skip
 
 
@@ -192,7 +195,8 @@ def made_of(d: Mapping[str, Any]) -> Made:
     layouts = {n: Layout(expressions(lower), expressions(shape)) for n, (lower, shape) in d["layouts"].items()}
     scratch = tuple(Scratch(name, size, expressions(shape)) for name, size, shape in d["scratch"])
     open_ = tuple((str(name), str(port)) for name, port in d["open"])
-    return Made(EmittedModule(d["name"], d["ir"], arguments, shared, d["short"]), layouts, scratch, open_)
+    reach = tuple(Term(t["factor"], tuple(t["names"])) for t in d["reach"])
+    return Made(EmittedModule(d["name"], d["ir"], arguments, shared, d["short"]), layouts, scratch, open_, reach)
 
 
 def expressions(texts: Iterable[str]) -> tuple[IndexExpr, ...]:

@@ -179,7 +179,7 @@ class _Right:
         return found if isinstance(found, dict) and not found.pop(self.fault) else None
 
 
-_AGAIN = frozenset(("UPL1604", "UPL1605", "UPL1825", "UPL1827"))
+_AGAIN = frozenset(("UPL1604", "UPL1605", "UPL1825", "UPL1826", "UPL1827"))
 """Codes of what may go wrong in an instance that is not there, or because loops have room for all that there could be."""
 
 

@@ -43,15 +43,15 @@ def of_values(sets: ProgramSets, left_out: Callable[[Endpoint], bool] = lambda _
     for op in sets.ends.values():
         if op.declared is not None and not left_out(op):
             sites = _of_formula(op.declared.data, Place(sets.ctx.set(op.fields), True))
-            yield from _settled(sites, op, op.symbol, span_of(op), None)
+            yield from settled(sites, op, op.symbol, span_of(op), None)
         for port in op.ports if isinstance(op, NodeOp) and not left_out(op) else ():
             if isinstance(port.count, IndexExpr):
-                where, sites = f"{op.symbol}.{port.name}", _of(port.count, _instances(sets, op))
-                yield from _settled(sites, op, where, span_of(op), None)
+                where, sites = f"{op.symbol}.{port.name}", _of(port.count, instances(sets, op))
+                yield from settled(sites, op, where, span_of(op), None)
                 yield from _entry(missing_in_count(sets, op, port.count), where, span_of(op), None, sure=True)
     for a in sets.arrows:
         if not (left_out(a.source) or left_out(a.target)):
-            yield from _settled(_of_arrow(sets, a), a.source, a.text, span_of(a.send), a.text)
+            yield from settled(_of_arrow(sets, a), a.source, a.text, span_of(a.send), a.text)
             yield from _entry(missing_in_arrow(sets, a), a.text, span_of(a.send), a.text, sure=a.exact)
 
 
@@ -69,13 +69,14 @@ def _entry(found: Missing | None, where: str, span: Span | None, arrow: str | No
         yield Obligation(Kind.DEFINED, Status.UNPROVED, where, message, span, arrow)
 
 
-def _instances(sets: ProgramSets, op: Endpoint) -> Place:
+def instances(sets: ProgramSets, op: Endpoint) -> Place:
+    """All instances of a node, or elements of a host input."""
     domain = sets.domain(op.symbol)
     return Place(domain, domain.exact and op.symbol not in sets.dynamic_nodes)
 
 
 def _of_arrow(sets: ProgramSets, a: Arrow) -> Iterator[Site]:
-    send, place = a.send, _instances(sets, a.source)
+    send, place = a.send, instances(sets, a.source)
     yield from _of_formula(send.when, place)
     place = place.where(send.when)
     place = Place(place.points.extend((*a.src, *a.loops)), place.sure and send.predicate is None)
@@ -129,7 +130,8 @@ def _of_atom(atom: Atom, place: Place) -> Iterator[Site]:
             pass
 
 
-def _settled(sites: Iterable[Site], op: Endpoint, where: str, span: Span | None, arrow: str | None) -> list[Obligation]:
+def settled(sites: Iterable[Site], op: Endpoint, where: str, span: Span | None, arrow: str | None) -> list[Obligation]:
+    """One obligation for each division, by the first place where it is not proved."""
     found: dict[str, Obligation] = {}
     for atom, place in sites:
         text = str(atom)

@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from upl_mlir.diagnostics import UplError
 from upl_mlir.dialects.upl import InputOp, NodeOp, ProgramOp
 from upl_mlir.dialects.upl.query import Endpoint, target_port
+from upl_mlir.passes.analysis.bodies import of_bodies
 from upl_mlir.passes.analysis.defined import of_values, require_values
 from upl_mlir.passes.analysis.effort import bounded
 from upl_mlir.passes.analysis.obligations import Kind, Obligation, Status, of_arrow, of_domain, of_gather, of_ordinary
@@ -48,7 +49,7 @@ def require_proved(program: ProgramOp) -> tuple[Input, ...]:
     sets = ProgramSets(program)
     found = list(_obligations(sets))
     values = list(of_values(sets, is_made))
-    report = Report([*(o for _, o in found), *values])
+    report = Report([*(o for _, o in found), *values, *of_bodies(sets, is_made)])
     if not report.ok:
         raise UplError(*report.diagnostics())
     require_values(values, "native code")

@@ -9,7 +9,7 @@ that isl, numpy and generated code agree on it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
@@ -154,11 +154,15 @@ def mask(ctx: PolyContext, fields: Sequence[str], domain: Formula, box: Box) -> 
 
 @dataclass(frozen=True)
 class Evaluator:
-    """Evaluates guarded formulas with numpy broadcasting; entries outside a table read as its nearest end."""
+    """Evaluates guarded formulas with numpy broadcasting; entries outside a table read as its nearest end.
+
+    Sums that may not fit 64 bits are computed with Python's integers.
+    """
 
     ctx: PolyContext
     env: Mapping[str, Any]
     tables: Mapping[str, Ints]
+    magnitudes: dict[str, int] = field(default_factory=dict[str, int])
 
     @staticmethod
     def of(ctx: PolyContext) -> Evaluator:
@@ -182,12 +186,37 @@ class Evaluator:
 
     def expr(self, e: IndexExpr) -> Any:
         total: Any = 0
+        small = self._most(e) < 2**63
         for monomial, coefficient in e.terms:
             term: Any = coefficient
             for atom in monomial:
-                term = term * self.atom(atom)
+                value = self.atom(atom)
+                term = term * (value if small else np.asarray(value).astype(object))
             total = total + term
         return total
+
+    def _most(self, e: IndexExpr) -> int:
+        """What the magnitude of an expression is at most."""
+        total = 0
+        for monomial, coefficient in e.terms:
+            total += reduce(lambda x, a: x * self._most_atom(a), monomial, abs(coefficient))
+        return total
+
+    def _most_atom(self, a: Atom) -> int:
+        match a:
+            case Var(name):
+                if name not in self.magnitudes:
+                    x = self.env[name]
+                    self.magnitudes[name] = abs(x) if isinstance(x, int) else max(map(abs, _ends(x)), default=0)
+                return self.magnitudes[name]
+            case Lookup(array):
+                return max(map(abs, _ends(self.tables[array])), default=0)
+            case Div(_, num, den):
+                return max(self._most(num), self._most(den))
+            case MinMax(_, args):
+                return max(map(self._most, args))
+            case Select(_, then, other):
+                return max(self._most(then), self._most(other))
 
     def atom(self, a: Atom) -> Any:
         match a:
@@ -197,15 +226,24 @@ class Evaluator:
                 table = self.tables[array]
                 if not len(table):
                     return 0
-                return table[np.clip(self.expr(index) - self.ctx.arrays[array].lower, 0, len(table) - 1)]
+                at = np.clip(self.expr(index) - self.ctx.arrays[array].lower, 0, len(table) - 1)
+                return table[np.asarray(at).astype(np.int64)]
             case Div(kind, num, den):
                 n, d = self.expr(num), self.expr(den)
+                if any(np.asarray(x).dtype == object for x in (n, d)):
+                    d = np.where(d == 0, 1, d)
                 with np.errstate(divide="ignore"):  # by 0: at points that the rest of a condition leaves out
                     return kind.apply(n, d)
             case MinMax(kind, args):
                 return reduce(np.minimum if kind is Extremum.MIN else np.maximum, map(self.expr, args))
             case Select(cond, then, other):
                 return np.where(self.formula(cond), self.expr(then), self.expr(other))
+
+
+def _ends(x: Any) -> list[int]:
+    """The least and the greatest element of an array."""
+    values = np.asarray(x)
+    return [int(values.min()), int(values.max())] if values.size else []
 
 
 def points(box: Box, inside: Bools) -> Iterator[tuple[int, ...]]:

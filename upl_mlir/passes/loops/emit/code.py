@@ -28,6 +28,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from upl_mlir.diagnostics import error
+from upl_mlir.passes.loops.emit.reach import Reach
 from upl_mlir.poly.expr import Atom, Div, Formula, IndexExpr, Lookup, MinMax, Select, Var
 from upl_mlir.poly.knowledge import Table
 from upl_mlir.poly.linear import Con, Cons, Linear
@@ -91,6 +92,7 @@ class Code:
         self.entry = block
         self.scope = Scope(block)
         self._inside: dict[tuple[Lookup, Cons], bool] = {}
+        self.reach = Reach(lin.ctx.params, tables)
 
     # -- operations ---------------------------------------------------------------------------------------------------
     def add(self, op: Operation) -> SSAValue:
@@ -157,6 +159,7 @@ class Code:
         block = Block(arg_types=[INDEX, *(v.type for v in start)])
         block.args[0].name_hint = name_of(var)
         x = IndexExpr.of(var)
+        self.reach.enter(var, lows, highs)
 
         def body() -> None:
             self.scope.known[x] = block.args[0]
@@ -205,6 +208,7 @@ class Code:
         """The value of an expression over loop variables and parameters, of type `index`."""
         found = self.scope.find(e)
         if found is None:
+            self.reach.note(e)
             found = self._index(e)
             self.scope.known[e] = found
         return found

@@ -278,6 +278,7 @@ def write_chain(values: Values, t: Loop, chain: Chain, inside: Callable[[], None
     whole = code.span(t.lows, t.highs)
     starts = [neutral(code, one.fold) for one, _ in chain.folds]
     types = [INDEX, *(v.type for v in starts)]
+    code.reach.enter(t.var, t.lows, t.highs)
     test, work = Block(arg_types=types), Block(arg_types=types)
     for block in (test, work):
         block.args[0].name_hint = name_of(t.var)

@@ -194,6 +194,7 @@ class FunctionWriter(Frame):
         """A parallel loop over some of the values of its variable."""
         code, block = self.code, Block(arg_types=[INDEX])
         block.args[0].name_hint = name_of(t.var)
+        code.reach.enter(t.var, t.lows, t.highs)
 
         def write() -> None:
             code.scope.known[IndexExpr.of(t.var)] = block.args[0]
@@ -207,6 +208,7 @@ class FunctionWriter(Frame):
         """A loop of one iteration."""
         code = self.code
         at = code.index(t.lows[0])
+        code.reach.enter(t.var, t.lows[:1], t.lows[:1])
 
         def write() -> Sequence[SSAValue]:
             code.scope.known[IndexExpr.of(t.var)] = at

@@ -109,6 +109,7 @@ class Writer:
         block = Block(arg_types=[INDEX])
         block.args[0].name_hint = name_of(r.var)
         x = IndexExpr.of(r.var)
+        code.reach.enter(r.var, r.lows, r.highs)
 
         def body() -> None:
             code.scope.known[x] = block.args[0]

@@ -228,6 +228,7 @@ def _add(f: Frame, values: Values, s: _Summands, *, outer: int = 0) -> None:
             return
         x = IndexExpr.of(name)
         at = values.chosen(chosen[name], env)
+        code.reach.enter(name, lows, highs)
         context = (*(Con(x - b) for b in lows), *(Con(b - x) for b in highs))
 
         def inside() -> Sequence[SSAValue]:

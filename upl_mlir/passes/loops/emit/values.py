@@ -365,6 +365,7 @@ class Values:
         if known is False:
             return acc
         at = self.chosen(m, env)
+        code.reach.enter(m.name, lows, highs)
         if known:
             with code.taken_for(x, at, lows, highs):
                 return write()
