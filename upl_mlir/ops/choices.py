@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import AnyFloat, IntegerAttr, i1
+from xdsl.dialects.builtin import IntegerAttr, i1
 from xdsl.ir import Block, Operation, SSAValue
 
 from upl_mlir.dialects.upl import ArrayOp, InputOp, LetOp, LookupOp, ModOp, NodeOp, ProgramOp, SendOp, Special

@@ -12,9 +12,9 @@ from xdsl.passes import ModulePass
 from upl_mlir.diagnostics import Diagnostic, Span, UplError, error
 from upl_mlir.dialects.upl import InputOp, NodeOp, ProgramOp
 from upl_mlir.dialects.upl.query import directives, program_of, span_of, target_port
+from upl_mlir.passes.analysis.bodies import of_bodies
 from upl_mlir.passes.analysis.critical_path import critical_path
 from upl_mlir.passes.analysis.cycles import of_cycles
-from upl_mlir.passes.analysis.bodies import of_bodies
 from upl_mlir.passes.analysis.defined import of_values
 from upl_mlir.passes.analysis.effort import bounded
 from upl_mlir.passes.analysis.obligations import Kind, Obligation, Status, of_arrow, of_domain, of_gather, of_ordinary

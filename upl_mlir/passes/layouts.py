@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from upl_mlir.diagnostics import Span, error
@@ -27,6 +27,8 @@ class Scratch:
     shape: tuple[IndexExpr, ...]
 
 
+REACH = "upl.reach"
+"""The attribute of a function with the terms of its reach, if one of them is steep."""
 LIMIT = 2**63
 """What an index of 64 bits does not reach."""
 
@@ -37,6 +39,24 @@ class Term:
 
     factor: int
     names: tuple[str, ...]
+
+    @staticmethod
+    def of(text: str) -> Term:
+        """The term that is written so."""
+        numbers, names = list[str](), list[str]()
+        for part in text.split("*"):
+            (numbers if part.isdigit() else names).append(part)
+        return Term(math.prod(map(int, numbers)), tuple(names))
+
+    def given(self, values: Mapping[str, int], but: Collection[str]) -> Term:
+        """The term with numbers for all parameters but some."""
+        factor = self.factor * math.prod(abs(values[n]) for n in self.names if n not in but)
+        return Term(factor, tuple(n for n in self.names if n in but))
+
+    @property
+    def steep(self) -> bool:
+        """Whether parameters of 32 bits may let it pass 64 bits."""
+        return len(self.names) > 1 or self.factor >= 2**31
 
     def __str__(self) -> str:
         return "*".join((*([] if self.factor == 1 and self.names else [str(self.factor)]), *self.names))

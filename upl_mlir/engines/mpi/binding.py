@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import ProgramOp
-from upl_mlir.dialects.upl.query import poly_context
+from upl_mlir.dialects.upl.query import poly_context, span_of
 from upl_mlir.engines.mpi.boxes import Blocks
 from upl_mlir.engines.mpi.plan import Plan
 from upl_mlir.engines.mpi.routes import Exchanges
@@ -25,6 +25,7 @@ from upl_mlir.engines.native.backend import Kernel
 from upl_mlir.engines.native.call import Again, again_call
 from upl_mlir.engines.native.outside import memory
 from upl_mlir.host.arrays import HostPort, host_ports
+from upl_mlir.passes.layouts import require_reach
 from upl_mlir.passes.loops.program import Block
 from upl_mlir.poly.expr import IndexExpr
 
@@ -61,6 +62,8 @@ class Binding:
         starts = self._starts(lengths or {})
         self.blocks = Blocks(plan.blocks, {**context.constants, **params}, self.ranks, context.read, starts)
         self.own: Mapping[str, int] = self.blocks.of[self.rank]
+        largest = {n: max(abs(of[n]) for of in self.blocks.of) for n in self.own}  # all ranks find the same
+        require_reach([t.given(largest, but=params) for t in plan.reach], params, span_of(program))
         self.lower = {n: self._number(la.lower) for n, la in plan.layouts.items()}
         self.shape = {n: self._number(la.shape) for n, la in plan.layouts.items()}
         text = repr(sorted(self.params.items())).encode()

@@ -26,7 +26,7 @@ def text_of(plan: Plan, open_: Open) -> bytes:
         return None if found is None else [found[0], plan.blocks.index(found[1])]
 
     data: dict[str, Any] = {
-        "made": data_of(Made(plan.emitted, dict(plan.layouts), plan.scratch, open_)),
+        "made": data_of(Made(plan.emitted, dict(plan.layouts), plan.scratch, open_, plan.reach)),
         "params": plan.params,
         "blocks": [[b.first, b.last, str(b.low), str(b.high)] for b in plan.blocks],
         "moved": [
@@ -79,7 +79,7 @@ def plan_of_text(data: bytes) -> tuple[Plan, Open]:
     )
     plan = Plan(
         made.emitted, made.layouts, made.scratch, tuple(d["params"]), blocks, moved, cuts(d["cut"]), states,
-        cuts(d["inputs"]),
+        cuts(d["inputs"]), made.reach,
     )  # fmt: skip
     return plan, made.open
 

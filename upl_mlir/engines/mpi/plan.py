@@ -18,7 +18,7 @@ from upl_mlir.engines.native.llvm.values import EmittedModule
 from upl_mlir.passes.distribute.inputs import blocks_of, inputs_in_blocks, outputs_in_blocks
 from upl_mlir.passes.distribute.restart import Saved, restartable
 from upl_mlir.passes.distribute.schedule import Distributed, distribute
-from upl_mlir.passes.layouts import Layout, Scratch
+from upl_mlir.passes.layouts import Layout, Scratch, Term
 from upl_mlir.passes.loops.emit.function import exchange_variables
 from upl_mlir.passes.loops.program import Block, LoopProgram
 from upl_mlir.passes.loops.tree import Exchange, subtrees
@@ -76,6 +76,8 @@ class Plan:
     states: tuple[State, ...] = ()
     inputs: Mapping[str, tuple[int, Block]] = field(default_factory=dict[str, tuple[int, Block]])
     """The inputs of which a rank reads its own block only, as `cut` has outputs."""
+    reach: tuple[Term, ...] = ()
+    """How far indices may reach."""
 
 
 def make_plan(
@@ -101,7 +103,7 @@ def plan_of(d: Distributed, machine: target.Machine, threads: int, loops: Sequen
     return Plan(
         emitted, lowered.layouts, lowered.scratch, tuple(p.system.lin.ctx.params), blocks_of(p.cuts), moved_of(p, lowered),
         outputs_in_blocks(p), tuple(State(loop, tuple(_kept(p, lowered, a) for a in loop.arrays)) for loop in loops),
-        inputs_in_blocks(p),
+        inputs_in_blocks(p), lowered.reach,
     )  # fmt: skip
 
 

@@ -50,6 +50,7 @@ _FAULTS = {
     3: ("UPL1605", "a gather got another number of summands than its count says"),
     4: ("UPL1604", "a real that has no 64-bit integer value was converted to `int`"),
     5: ("UPL1604", "an index outside a constant array was read"),
+    6: ("UPL1826", "native code computes indices in 64 bits, which may not do for these parameters"),
 }
 
 

@@ -51,9 +51,9 @@ class Source(Protocol):
 class Whole:
     """A compiled program: its code, the layouts of host ports that the code assumes, the arrays between.
 
-    `open` are the inputs, (node, input), of which the tokens are to be counted for given sizes: no proof covers all.  `reach`
-    says how far indices may reach.  `key` is of the program's content and the options.  `again`: neither the program nor its
-    code was worked out, both were found.
+    `open` are the inputs, (node, input), of which the tokens are to be counted for given sizes: no proof covers all.
+    `reach` says how far indices may reach.  `key` is of the program's content and the options.  `again`: neither the
+    program nor its code was worked out, both were found.
     """
 
     key: str

@@ -1,8 +1,8 @@
 """What one instance sends: its body, then its arrows (LANGUAGE 2, 3.5 and 3.6).
 
-An operation is computed when an arrow that is taken needs it, and once; of `?:` the side that is chosen, the second operand
-of `&&` and `||` where the first one does not decide.  So one that has no value (an overflow, an entry outside an array) is an
-error only where no condition guards against it.
+An operation is computed when an arrow that is taken needs it, and once; of `?:` the side that is chosen, the second
+operand of `&&` and `||` where the first one does not decide.  So one that has no value (an overflow, an entry outside an
+array) is an error only where no condition guards against it.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ class Firing:
                 self.known[op.results[0]] = self._result(op, self.body.forms[op.results[0]])
 
     def _needs(self, op: Operation) -> Iterator[Operation]:
-        """The operations that compute the operands that an operation needs, the first one's first: it may choose the others."""
+        """The operations that compute what an operation needs, for the first operand first: it may choose the others."""
         for v in op.operands:
             found = _definer(v)
             if found is not None and self._needed(op, v):

@@ -57,8 +57,9 @@ def _divisions(found: list[tuple[Operation, Case]], values: _Static, places: _Pl
 
 
 def _entries(
-    op: NodeOp | InputOp, found: list[tuple[Operation, Case]], values: _Static, places: _Places, arrays: Mapping[str, ArrayOp]
-) -> Iterator[Obligation]:
+    op: NodeOp | InputOp, found: list[tuple[Operation, Case]], values: _Static, places: _Places,
+    arrays: Mapping[str, ArrayOp],
+) -> Iterator[Obligation]:  # fmt: skip
     told: dict[Lookup, Status] = {}
     for at, case in found:
         index = values.integer(at.at) if isinstance(at, LookupOp) else None

@@ -8,8 +8,9 @@ that isl, numpy and generated code agree on it.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -162,7 +163,7 @@ class Evaluator:
     ctx: PolyContext
     env: Mapping[str, Any]
     tables: Mapping[str, Ints]
-    magnitudes: dict[str, int] = field(default_factory=dict[str, int])
+    magnitudes: dict[str, int] = dataclasses.field(default_factory=dict[str, int])
 
     @staticmethod
     def of(ctx: PolyContext) -> Evaluator:

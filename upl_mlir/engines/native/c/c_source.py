@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from xdsl.dialects import memref
+from xdsl.dialects import func, memref
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
     ArrayAttr,
@@ -33,10 +33,14 @@ from upl_mlir.engines.native.c.c_writer import Array, Writer, is_reserved
 from upl_mlir.engines.native.llvm.values import Argument
 from upl_mlir.engines.native.signature import arguments_of, function_of, layouts_of
 from upl_mlir.passes.analysis.proved import ASSUMED
+from upl_mlir.passes.layouts import REACH, Term
 
 KEEP_ROUNDING = """#if defined __GNUC__ && !defined __clang__
 #pragma GCC optimize ("no-tree-slp-vectorize") /* gcc 12 leaves out `(float)` in `(double)(float)x`, for two at once */
 #endif"""
+
+REACHES = 6
+"""The status of a run that was not begun, because an index may pass 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +138,7 @@ class CFile:
             else:
                 element = c_type(cast(MemRefType[Attribute], arg.type).element_type)
                 w.values[arg] = Array(p.name, element, tuple(Expr(s) for s in p.sizes))
+        w.lines += _checked_reach(f, self.parameters)
         w.body(f.body.block)
         for scratch in reversed(w.heap[0]):
             w.line(f"free({scratch});")
@@ -190,6 +195,22 @@ def _taken(module: ModuleOp) -> list[str]:
     if not isinstance(names, ArrayAttr):
         return []
     return [n.data for n in cast("ArrayAttr[Attribute]", names).data if isinstance(n, StringAttr)]
+
+
+def _checked_reach(f: func.FuncOp, parameters: Sequence[Parameter]) -> list[str]:
+    """The test that no index passes 64 bits, where one may."""
+    found = f.attributes.get(REACH)
+    if not isinstance(found, ArrayAttr):
+        return []
+    called = {p.argument.name: p.name for p in parameters}
+    terms: list[str] = []
+    for text in cast("ArrayAttr[StringAttr]", found):
+        t = Term.of(text.data)
+        terms.append(" * ".join((f"{t.factor}.0", *(f"fabs((double){called[n]})" for n in t.names))))
+    return [
+        f"    if ({' + '.join(terms)} >= 0x1p63) {{ /* an index may pass 64 bits */",
+        f"        *status = {REACHES};", "        return;", "    }",
+    ]  # fmt: skip
 
 
 def header(name: str, declared: str, about: str, includes: str = "") -> str:

@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, FunctionType, MemRef
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from upl_mlir.passes.analysis.proved import ASSUMED
+from upl_mlir.passes.layouts import REACH
 from upl_mlir.passes.loops.emit.bits import set_where_asked
 from upl_mlir.passes.loops.emit.boxes import write_box
 from upl_mlir.passes.loops.emit.code import INDEX, Span, name_of
@@ -80,6 +81,9 @@ class FunctionWriter(Frame):
             return ArrayAttr([StringAttr(n) for n in found])
 
         f.attributes["upl.parameters"] = names(self.params)
+        reach = list(self.code.reach.terms.values())
+        if any(t.steep for t in reach):
+            f.attributes[REACH] = names(list(map(str, reach)))
         f.attributes["upl.inputs"] = names([h.name for h in self.hosts if not h.output])
         f.attributes["upl.layouts"] = names([self._layout(h) for h in self.hosts])
         f.attributes["upl.outputs"] = names([h.name for h in self.hosts if h.output])
