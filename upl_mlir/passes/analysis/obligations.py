@@ -458,7 +458,7 @@ def of_domain(sets: ProgramSets, op: Endpoint) -> Iterator[Obligation]:
     span = span_of(op)
     for extra, verb in ((declared - computed, "is declared but never served"), (computed - declared, "is not declared")):
         if not extra.is_empty():
-            point = (extra if verb == "is not declared" else extra - sets.served(op, none_where_data_say=True)).sample()
+            point = extra.sample()
             if point is None:
                 message = f"whether the declared domain is the computed one is not decided{because(extra, computed)}"
                 yield Obligation(Kind.DOMAIN, Status.UNPROVED, op.symbol, message, span)

@@ -325,11 +325,12 @@ class ProgramSets:
 
     def received(self, op: Endpoint, port: Port) -> PSet:
         """The instances at which an input is served: the union of images, and for a counted gather also n <= 0; of an open
-        gather all that are declared, else all that the other inputs serve."""
-        if port.open:
+        gather, and of one whose n is data, which may be 0 anywhere, all that are declared, else all that the other inputs
+        serve."""
+        if port.open or (self._by_token(op, port) and not all(p.open or self._by_token(op, p) for p in op.ports)):
             return self.ctx.set(op.fields, op.declared.data if op.declared else TRUE)
         got = self.images(op, self.into(op.symbol, port.name))
-        if port.gather is not None and isinstance(port.count, IndexExpr) and not self._is_input(op, port.count):
+        if port.gather is not None and isinstance(port.count, IndexExpr) and not self._by_token(op, port):
             got = got | self.ctx.set(op.fields, self.no_summands(port.count))
         return got
 
@@ -339,17 +340,16 @@ class ProgramSets:
         return Formula.all((at_most_0(n), *(array.inside(a) & array.fact(a) for a, array in entries)))
 
     @staticmethod
-    def _is_input(op: Endpoint, count: IndexExpr) -> bool:
-        return isinstance(op, NodeOp) and count.name is not None and op.port(count.name) is not None
+    def _by_token(op: Endpoint, port: Port) -> bool:
+        """Whether the number of summands is another input."""
+        n = port.count.name if isinstance(port.count, IndexExpr) else None
+        return n is not None and isinstance(op, NodeOp) and op.port(n) is not None
 
-    def served(self, op: Endpoint, *, none_where_data_say: bool = False) -> PSet:
-        """The instances at which every input is served: the right-hand side of the domain equation (LANGUAGE 3.9).
-
-        With `none_where_data_say`, a gather whose count is a token may wait for no summand at any instance."""
+    def served(self, op: Endpoint) -> PSet:
+        """The instances at which every input is served: the right-hand side of the domain equation (LANGUAGE 3.9)."""
         ports = op.ports if isinstance(op, NodeOp) else (target_port(op, None),)
         out = self.ctx.set(op.fields)
         for p in ports:
-            if not (none_where_data_say and isinstance(p.count, IndexExpr) and self._is_input(op, p.count)):
-                out = out & self.received(op, p)
+            out = out & self.received(op, p)
         return out.coalesce()
 
