@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pytest
 
 import upl_mlir as upl
 
@@ -100,3 +101,70 @@ def agree(p: upl.Program, data: list[dict[str, Any]], engines: tuple[str, ...]) 
             both = isinstance(found, str) and isinstance(wanted, str)
             assert both or found == wanted, (engine, wanted, found, str(p), d)
     return right
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_interpreter(seed: int) -> None:
+    agree(*drawn(seed), ("interp",))
+
+
+@pytest.mark.parametrize("seed", [6, 9])
+def test_the_others(seed: int) -> None:
+    """Programs with results on some data, and none on others."""
+    p, data = drawn(seed)
+    assert 0 < agree(p, data, ("token", "native")) < len(data)
+
+
+HEAD = "program chosen\nconst N[0:3] = [4, 5, 6, 7]\nconst R[1:2] = [0.5, 2.5]\ninput D<i>: int in 0<=i<6 { -> S.d<i> }\n"
+CHOICES = [
+    ("i<3 ? d*N[i+1] : d", [1, 2, 3, 4, 5, 0], [5, 12, 21, 4, 5, 0]),
+    ("d != 0 ? 12 floordiv d : 7", [1, 2, 3, 4, 5, 0], [12, 6, 4, 3, 2, 7]),
+    ("d != 0 && 12 mod d == 0 ? 1 : 0", [1, 2, 3, 4, 5, 0], [1, 1, 1, 1, 0, 0]),
+    ("d == 0 || 12 ceildiv d > 3 ? 1 : 0", [1, 2, 3, 4, 5, 0], [1, 1, 1, 0, 0, 1]),
+    ("0<=d<4 ? N[d] : i<3 ? N[i] : 0", [1, 9, -1, 4, 3, 0], [5, 5, 6, 0, 7, 4]),
+    ("d < 1000 ? d*d : 0", [1, 2, 3, 4, 5, 2**31], [1, 4, 9, 16, 25, 0]),
+    ("1<=d<=2 ? int(4.0*R[d]) : 0", [1, 2, 3, 4, 5, 0], [2, 10, 0, 0, 0, 0]),
+]
+
+
+@pytest.mark.parametrize(("value", "d", "wanted"), CHOICES)
+@pytest.mark.parametrize("engine", ["interp", "reference", "token", "native", "mpi", "rtl"])
+def test_choices(engine: str, value: str, d: list[int], wanted: list[int]) -> None:
+    p = upl.load(HEAD + f"node S<i> {{ in d: int; v = {value}; v -> Y }}\noutput Y<i>: int\n")
+    if engine == "rtl" and 2**31 in d:
+        d = [*d[:-1], 2**30]  # its integers have 32 bits
+    assert upl.compile(p, engine=engine)(D=np.array(d))["Y"].tolist() == wanted
+
+
+SHARED = """program shared
+const N[0:3] = [1, 2, 3, 0]
+input D<i>: int in 0<=i<5 {{ -> S.d<i> }}
+output Y<i>: int
+output Z: int
+node S<i> {{
+  in d: int
+  q = N[i]
+{rest}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("rest", "right"),
+    [
+        ("b = i<4 ? q : 0; w = b>0 ? q : 7; w -> Y<i>; if i==3: q -> Z<>", True),  # the second choice is made by the first
+        ("w = i<4 ? q : 0; w -> Y<i>; if i==3: q -> Z<>", True),
+        ("w = i<4 ? q : 0; w -> Y<i>; if i==4: q -> Z<>", False),
+        ("w = i<4 ? q : 0; w -> Y<i>; if d>7: q -> Z<>", True),  # of arrow and choice, each by its own condition
+        ("w = d>7 ? q : 0; w -> Y<i>; if d>7: w -> Z<>", True),
+        ("w = i<4 ? q : 0; v = i<5 ? w+q : w; v -> Y<i>; if d>7: q -> Z<>", False),
+        ("w = i<4 ? q : 0; v = i<2 ? q : w; v -> Y<i>; if d>7 && (i<4 && q==1): q -> Z<>", True),
+    ],
+)
+def test_what_several_need(rest: str, right: bool) -> None:
+    p, d = upl.load(SHARED.format(rest=rest)), {"D": np.array([9, 1, 1, 1, 1])}
+    wanted = outcome(p, "reference", d)
+    assert isinstance(wanted, dict) is right
+    for engine in ("interp", "token", "native"):
+        found = outcome(p, engine, d)
+        assert found == wanted if right else isinstance(found, str), engine

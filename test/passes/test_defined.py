@@ -205,3 +205,47 @@ def test_entries_that_do_not_exist(condition: str, wanted: Status) -> None:
         one(X=x)
     with pytest.raises(upl.UplError, match="UPL1308"):
         upl.compile(upl.load(text), engine="native")(X=x)
+
+
+BODIES = [
+    ("i<3 ? x*N[i+1] : x", PROVED), ("i<4 ? x*N[i+1] : x", REFUTED), ("x>0 ? x*N[i+1] : x", UNPROVED),
+    ("N[i]*x", REFUTED), ("M[i]*x", REFUTED), ("i>0 && i<3 && M[i]>1 ? x : 0", PROVED), ("N[int(x)]*x", PROVED),
+    ("(8 mod (i-2))*x", REFUTED), ("i!=2 ? (8 mod (i-2))*x : x", PROVED), ("x>0 ? (8 floordiv (i-2))*x : x", UNPROVED),
+    ("int(x) floordiv (i-2)", REFUTED), ("i==2 || 8 ceildiv (i-2) > 1 ? x : 0", PROVED), ("(8 mod int(x))*x", PROVED),
+    ("(i floordiv q)*x", REFUTED), ("q != 0 ? (i floordiv q)*x : x", PROVED), ("(i<4 ? N[i] : N[min(i, 3)])*x", PROVED),
+    ("N[i<4 ? i : 0]*x", PROVED), ("N[i<5 ? i : 0]*x", REFUTED), ("(x>0 ? N[i] : N[i]+1)*x", UNPROVED),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("value", "wanted"), BODIES)
+def test_bodies(value: str, wanted: Status | set[Status]) -> None:
+    """What is refuted ends the interpreter's run at the witness; what is proved does not.  Nobody looked at bodies."""
+    text = "program bodies\nconst N[0:3] = [1, 2, 3, 4]\nconst M[1:2] = [0.5, 1.5]\nparam q\n"
+    text += f"input X<i> in 0<=i<6 {{ X -> S.x<i> }}\nnode S<i> {{ in x; v = {value}; v*1.0 -> Y<i> }}\noutput Y<i>\n"
+    p = upl.load(text)
+    found = [o for o in p.check().obligations if o.kind is Kind.DEFINED and o.where == "S"]
+    states = {o.status for o in found}
+    x, q = np.array([1.0, 1, 1, 1, -1, -1]), 0
+    if wanted is REFUTED:
+        bad = next(o for o in found if o.status is REFUTED)
+        assert bad.witness is not None and f"S<{bad.witness['i']}>" in bad.message and not p.check().ok
+        with pytest.raises(upl.UplError, match=rf"UPL1604.*S<{bad.witness['i']}>"):
+            upl.compile(p, engine="interp")(X=np.abs(x), q=bad.witness.get("q", q))
+        with pytest.raises(upl.UplError, match="UPL1310"):
+            upl.compile(p, engine="native")(X=x, q=1)
+        return
+    assert p.check().ok and (states <= PROVED if wanted is PROVED else states == {wanted})
+    if wanted is PROVED:
+        a, b = (upl.compile(p, engine=e)(X=np.abs(x), q=q)["Y"] for e in ("interp", "native"))
+        np.testing.assert_array_equal(a, b)
+
+
+def test_arrows_say_where_bodies_are_computed() -> None:
+    text = "program arrows\nconst N[0:3] = [1, 2, 3, 4]\ninput X<i> in 0<=i<6 {{ X -> S.x<i> }}\n"
+    text += "node S<i> {{ in x; v = N[i]*x; {0} }}\noutput Y<i> in 0<=i<6\n"
+    for arrows, wanted in (
+        ("if i<4: v -> Y<i>; if i>3: x -> Y<i>", set()), ("if i<5: v -> Y<i>; if i>4: x -> Y<i>", {REFUTED}),
+        ("if i<4 && x>0: v -> Y<i>; if !(i<4 && x>0): x -> Y<i>", set()),
+        ("if x>0: v -> Y<i>; if !(x>0): x -> Y<i>", {UNPROVED}), ("if v>0: x -> Y<i>; if !(v>0): 2*x -> Y<i>", {REFUTED}),
+    ):  # fmt: skip
+        assert statuses(text.format(arrows)) - {Status.PROVED} == wanted, arrows
