@@ -3,6 +3,8 @@ other inputs serve, also where no summand can come (LANGUAGE 3.9)."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -22,7 +24,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("engine", ["interp", "reference", "token", "native", "rtl"])
-def test_instances_without_a_summand(name: str, engine: str) -> None:
+def test_instances_without_a_summand(name: str, engine: Any) -> None:
     """They were refuted: "the token that N<1> sends to S belongs to no instance"."""
     p = upl.load("program counted\n" + INPUTS + CASES[name])
     report = p.check()

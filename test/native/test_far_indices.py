@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,7 +43,7 @@ NEAR = [
 
 @pytest.mark.parametrize(("condition", "q", "said"), FAR)
 @pytest.mark.parametrize("engine", ["native", "mpi"])
-def test_what_may_not_fit(engine: str, condition: str, q: int, said: str) -> None:
+def test_what_may_not_fit(engine: Any, condition: str, q: int, said: str) -> None:
     f = upl.compile(upl.load(TEXT.format(condition)), engine=engine)
     with pytest.raises(upl.UplError, match=rf"UPL1826.*some may reach {said}"):
         f(X=X, q=q)

@@ -30,7 +30,9 @@ from upl_mlir.poly.operators import CmpOp, DivKind, Extremum
 MOST_PARTS = 100
 """Values of so many operations are looked at as expressions over the fields; larger ones count as data. Chosen."""
 
-_DIVISIONS = {arith.FloorDivSIOp: DivKind.FLOORDIV, arith.CeilDivSIOp: DivKind.CEILDIV, ModOp: DivKind.MOD}
+_DIVISIONS: Mapping[type[Operation], DivKind] = {
+    arith.FloorDivSIOp: DivKind.FLOORDIV, arith.CeilDivSIOp: DivKind.CEILDIV, ModOp: DivKind.MOD,
+}  # fmt: skip
 _TESTS = (CmpOp.EQ, CmpOp.NE, CmpOp.LT, CmpOp.LE, CmpOp.GT, CmpOp.GE)  # the signed predicates of `arith.cmpi`, in order
 
 

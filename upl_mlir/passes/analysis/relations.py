@@ -327,7 +327,8 @@ class ProgramSets:
         """The instances at which an input is served: the union of images, and for a counted gather also n <= 0; of an open
         gather, and of one whose n is data, which may be 0 anywhere, all that are declared, else all that the other inputs
         serve."""
-        if port.open or (self._by_token(op, port) and not all(p.open or self._by_token(op, p) for p in op.ports)):
+        ports = op.ports if isinstance(op, NodeOp) else ()
+        if port.open or (self._by_token(op, port) and not all(p.open or self._by_token(op, p) for p in ports)):
             return self.ctx.set(op.fields, op.declared.data if op.declared else TRUE)
         got = self.images(op, self.into(op.symbol, port.name))
         if port.gather is not None and isinstance(port.count, IndexExpr) and not self._by_token(op, port):

@@ -232,7 +232,7 @@ class Evaluator:
             case Div(kind, num, den):
                 n, d = self.expr(num), self.expr(den)
                 if any(np.asarray(x).dtype == object for x in (n, d)):
-                    d = np.where(d == 0, 1, d)
+                    d: Any = np.where(d == 0, 1, d)
                 with np.errstate(divide="ignore"):  # by 0: at points that the rest of a condition leaves out
                     return kind.apply(n, d)
             case MinMax(kind, args):
