@@ -23,30 +23,33 @@ from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import IntegerAttr, i1
 from xdsl.ir import Block, Operation, SSAValue
 
-from upl_mlir.dialects.upl import ArrayOp, InputOp, LetOp, LookupOp, ModOp, NodeOp, ProgramOp, SendOp, Special
+from upl_mlir.dialects.upl import ArrayOp, InputOp, LetOp, LookupOp, ModOp, NodeOp, ProgramOp, RefOp, SendOp, Special
 from upl_mlir.dialects.upl.precision import resolve
 from upl_mlir.dialects.upl.query import array_values, first_index
 from upl_mlir.ops.values import Body
 from upl_mlir.poly.expr import TRUE, Formula
 
+_SUMS = (arith.AddiOp, arith.SubiOp, arith.MuliOp)
 _DIVISIONS = (arith.FloorDivSIOp, arith.CeilDivSIOp, arith.DivSIOp, arith.RemSIOp, ModOp)
 
 
-def choose_lazily(program: ProgramOp) -> ProgramOp:
-    """The program itself if no choice guards an operation that may fail, else a copy in which these cannot."""
+def choose_lazily(program: ProgramOp, *, indices_fit: bool = False) -> ProgramOp:
+    """The program itself if no choice guards an operation that may fail, else a copy in which these cannot.
+
+    With `indices_fit`, sums and products of fields, parameters and literals are taken to fit 64 bits."""
     arrays = {op.symbol: op for op in program.body.block.ops if isinstance(op, ArrayOp)}
-    if not any(Needs(op.block, arrays).guarded() for op in _sources(program)):
+    if not any(Needs(op.block, arrays, indices_fit).guarded() for op in _sources(program)):
         return program
     out = program.clone()
-    guard_operands(out)
+    guard_operands(out, indices_fit=indices_fit)
     return out
 
 
-def guard_operands(program: ProgramOp) -> None:
+def guard_operands(program: ProgramOp, *, indices_fit: bool = False) -> None:
     """The same in place."""
     arrays = {op.symbol: op for op in program.body.block.ops if isinstance(op, ArrayOp)}
     for op in _sources(program):
-        Needs(op.block, arrays).write()
+        Needs(op.block, arrays, indices_fit).write()
 
 
 def _sources(program: ProgramOp) -> Iterator[NodeOp | InputOp]:
@@ -95,6 +98,7 @@ class Needs:
 
     block: Block
     arrays: Mapping[str, ArrayOp]
+    indices_fit: bool = False
     always: Case = field(default_factory=Case)
     cases: dict[Operation, Case] = field(default_factory=dict[Operation, Case])
     uses: dict[Operation, dict[Case, list[tuple[Operation, int]]]] = field(
@@ -102,10 +106,13 @@ class Needs:
     )
 
     def __post_init__(self) -> None:
-        ops = list(self.block.ops)
         self.may_fail: dict[Operation, bool] = {}
-        for op in ops:
+        self._indices: set[SSAValue] = set(self.block.args[: len(cast("NodeOp | InputOp", self.block.parent_op()).fields)])
+        for op in list(self.block.ops):
             if not isinstance(op, LetOp | SendOp):
+                static = isinstance(op, (*_SUMS, arith.ConstantOp, RefOp))
+                if static and all(resolve(v) in self._indices for v in op.operands):
+                    self._indices.add(op.results[0])
                 self.may_fail[op] = self._guard(op) is not None or any(map(self._fails, op.operands))
 
     def _fails(self, v: SSAValue) -> bool:
@@ -216,8 +223,8 @@ class Needs:
         """An operand of an operation that may fail, and a number in its place with which it does not; None for others."""
         at = next((n for n in (1, 0) if n < len(op.operands) and _number(op.operands[n]) is None), len(op.operands) - 1)
         match op:
-            case arith.AddiOp() | arith.SubiOp() | arith.MuliOp() if op.results[0].type != i1:
-                return at, 0
+            case _ if isinstance(op, _SUMS) and op.results[0].type != i1:
+                return None if self.indices_fit and op.results[0] in self._indices else (at, 0)
             case arith.FPToSIOp() | math.AbsIOp():
                 return 0, 0
             case math.IPowIOp():

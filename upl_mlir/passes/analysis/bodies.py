@@ -40,13 +40,17 @@ def of_bodies(sets: ProgramSets, left_out: Callable[[Endpoint], bool] = lambda _
     """One obligation for each division by a divisor that is no number, and for each entry that may not exist."""
     arrays = {op.symbol: op for op in sets.program.body.block.ops if isinstance(op, ArrayOp)}
     for op in sets.ends.values():
-        if isinstance(op, NodeOp | InputOp) and not left_out(op):
-            found = [(at, case) for at, case in Needs(op.block, arrays).fragile() if type(at) in (*_DIVISIONS, LookupOp)]
-            if found:
-                values = _Static(op)
-                places = _Places(instances(sets, op), values)
-                yield from settled(_divisions(found, values, places), op, op.symbol, span_of(op), None)
-                yield from _entries(op, found, values, places, arrays)
+        if not isinstance(op, NodeOp | InputOp) or left_out(op) or not any(map(_is_asked, op.block.ops)):
+            continue
+        found = [(at, case) for at, case in Needs(op.block, arrays).fragile() if _is_asked(at)]
+        values = _Static(op)
+        places = _Places(instances(sets, op), values)
+        yield from settled(_divisions(found, values, places), op, op.symbol, span_of(op), None)
+        yield from _entries(op, found, values, places, arrays)
+
+
+def _is_asked(op: Operation) -> bool:
+    return type(op) in _DIVISIONS or isinstance(op, LookupOp)
 
 
 def _divisions(found: list[tuple[Operation, Case]], values: _Static, places: _Places) -> Iterator[Site]:
