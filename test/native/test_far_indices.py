@@ -87,6 +87,14 @@ output Y<j>
     np.testing.assert_array_equal(one, two)
 
 
+def test_values_that_a_program_is_compiled_for() -> None:
+    """They are constants of the code."""
+    f = upl.compile(upl.load(TEXT.format("i*q*q < q*q")), engine="native", q=5)
+    assert f(X=X)["Y"].tolist() == f(X=X, q=2**20)["Y"].tolist() == [1, 3, 5, 7]
+    with pytest.raises(upl.UplError, match=r"UPL1826.*some may reach"):
+        f(X=X, q=2**33)
+
+
 @pytest.mark.parametrize("text", ["3*q*q", "q", "n*q", "12"])
 def test_terms_are_read_as_written(text: str) -> None:
     assert str(Term.of(text)) == text

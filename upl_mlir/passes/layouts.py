@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from upl_mlir.diagnostics import Span, error
@@ -62,12 +62,12 @@ class Term:
         return "*".join((*([] if self.factor == 1 and self.names else [str(self.factor)]), *self.names))
 
 
-def require_reach(terms: Sequence[Term], params: Mapping[str, int], at: Span | None) -> None:
-    """Raise UplError (UPL1826) if an index may pass 64 bits with these parameters."""
+def require_reach(terms: Sequence[Term], params: Mapping[str, int], at: Callable[[], Span | None]) -> None:
+    """Raise UplError (UPL1826), with a position, if an index may pass 64 bits with these parameters."""
     sizes = [t.factor * math.prod(abs(params[n]) for n in t.names) for t in terms]
     if sum(sizes) < LIMIT:
         return
     worst = terms[sizes.index(max(sizes))]
     given = ", ".join(f"{n}={params[n]}" for n in dict.fromkeys(worst.names))
     what = f"native code computes indices in 64 bits, and some may reach `{worst}`" + (f" at {given}" if given else "")
-    raise error("UPL1826", what, at, help='use engine="interp" or "token"')
+    raise error("UPL1826", what, at(), help='use engine="interp" or "token"')

@@ -63,7 +63,7 @@ class Binding:
         self.blocks = Blocks(plan.blocks, {**context.constants, **params}, self.ranks, context.read, starts)
         self.own: Mapping[str, int] = self.blocks.of[self.rank]
         largest = {n: max(abs(of[n]) for of in self.blocks.of) for n in self.own}  # all ranks find the same
-        require_reach([t.given(largest, but=params) for t in plan.reach], params, span_of(program))
+        require_reach([t.given(largest, but=params) for t in plan.reach], params, lambda: span_of(program))
         self.lower = {n: self._number(la.lower) for n, la in plan.layouts.items()}
         self.shape = {n: self._number(la.shape) for n, la in plan.layouts.items()}
         text = repr(sorted(self.params.items())).encode()

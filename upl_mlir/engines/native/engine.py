@@ -154,6 +154,8 @@ class NativeEngine:
         self._outputs = list(facts.outputs)
         self._integers = [a.name for a in self.kernel.arguments if a.rank and a.name in facts.inputs and a.dtype in INTEGERS]
         self._params = tuple(p for p in params if p not in self.fixed)
+        if not self._params:
+            self._require_reach({})
         self._known: dict[tuple[object, ...], _Binding] = {}
         self.last: Remembered | None = None
         """What served the last call, and serves those like it; None for a call whose arrays were copied."""
@@ -322,7 +324,7 @@ class NativeEngine:
 
     # -- layouts --------------------------------------------------------------------------------------------------------
     def _binding(self, params: dict[str, int]) -> _Binding:
-        require_reach(self.whole.reach, params, span_of(self.program))
+        self._require_reach(params)
         needed = self._check_storage(params)
         if self.whole.open:
             require_at(self.program, params, self.whole.open)
@@ -342,6 +344,10 @@ class NativeEngine:
                 whole = tuple(max(n, s.stop) for n, s in zip(shape, at, strict=True))
                 moved[name] = (whole, at)
         return _Binding(params, ports, moved, needed)
+
+    def _require_reach(self, params: Mapping[str, int]) -> None:
+        """Raise UplError (UPL1826) if indices may pass 64 bits."""
+        require_reach(self.whole.reach, params, lambda: span_of(self.program))
 
     def _assumed(self, layout: Layout, params: Mapping[str, int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Origin and shape that the function assumes of a port's array."""
