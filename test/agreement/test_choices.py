@@ -168,3 +168,13 @@ def test_what_several_need(rest: str, right: bool) -> None:
     for engine in ("interp", "token", "native"):
         found = outcome(p, engine, d)
         assert found == wanted if right else isinstance(found, str), engine
+
+
+@pytest.mark.parametrize("condition", ["i != 1 && b > 0", "i != 1", "b > 0 || i < 0"])
+@pytest.mark.parametrize("engine", ["interp", "token", "native", "rtl"])
+def test_an_arrow_that_is_not_taken(engine: Any, condition: str) -> None:
+    """Its value makes no error either; the machine computed it all the same."""
+    text = "program guarded\ninput B<i>: int in 0<=i<3 { -> S.b<i> }\noutput Z<i>: int in 0<=i<3\nnode S<i> in 0<=i<3 {\n"
+    text += f"  in b: int\n  if {condition}: 12 floordiv (b*(i-1)) -> Z<i>\n  if !({condition}): b -> Z<i>\n}}\n"
+    p, d = upl.load(text), {"B": np.array([-3, 0, 4]) if "||" in condition else np.array([3, 2, 4])}
+    assert outcome(p, engine, d) == outcome(p, "reference", d) != "UPL1604"

@@ -45,11 +45,11 @@ def choose_lazily(program: ProgramOp, *, indices_fit: bool = False) -> ProgramOp
     return out
 
 
-def guard_operands(program: ProgramOp, *, indices_fit: bool = False) -> None:
-    """The same in place."""
+def guard_operands(program: ProgramOp, *, indices_fit: bool = False, arrows: bool = False) -> None:
+    """The same in place.  With `arrows`, a condition on data guards the value of its arrow in the same way."""
     arrays = {op.symbol: op for op in program.body.block.ops if isinstance(op, ArrayOp)}
     for op in _sources(program):
-        Needs(op.block, arrays, indices_fit).write()
+        Needs(op.block, arrays, indices_fit, arrows).write()
 
 
 def _sources(program: ProgramOp) -> Iterator[NodeOp | InputOp]:
@@ -99,6 +99,7 @@ class Needs:
     block: Block
     arrays: Mapping[str, ArrayOp]
     indices_fit: bool = False
+    arrows: bool = False
     always: Case = field(default_factory=Case)
     cases: dict[Operation, Case] = field(default_factory=dict[Operation, Case])
     uses: dict[Operation, dict[Case, list[tuple[Operation, int]]]] = field(
@@ -121,7 +122,8 @@ class Needs:
 
     def guarded(self) -> list[Operation]:
         """The operations that may fail, and that a choice guards."""
-        if not any(self.may_fail.values()) or not any(map(_chooses, self.may_fail)):
+        choices = any(map(_chooses, self.may_fail)) or self.arrows
+        if not any(self.may_fail.values()) or not choices:
             return []
         self._find(copy=False)
         return [op for op, case in self.cases.items() if case.chosen and self._guard(op) is not None]
@@ -146,7 +148,11 @@ class Needs:
 
     def _arrow(self, send: SendOp, lets: Mapping[str, LetOp]) -> None:
         test = self.always if send.when.is_true else self._root(Case(self.always, when=send.when))
-        value = test if send.predicate is None else self._root(Case(test, given=send.predicate))
+        value = test
+        if send.predicate is not None:
+            value = Case(test, test.root, given=send.predicate)
+            if not self.arrows:
+                self._root(value)
         operands = list(send.operands)
         if send.predicate is not None:
             self._use(send, operands.index(send.predicate, 1), test)
@@ -276,8 +282,8 @@ class Needs:
                 for x in others:
                     out = body.add(arith.OrIOp(out, x))
             else:
-                assert c.by is not None
-                out = resolve(c.by.operands[0])
+                assert c.asked is not None
+                out = resolve(c.asked)
                 if not c.yes:
                     out = body.add(arith.XOrIOp(out, body.constant(1, i1)))
                 if c.above is not c.root:

@@ -99,7 +99,7 @@ def lower_hw(program: upl.ProgramOp, machine: str | None = None, max_inputs: int
     Raises UplError (UPL1730–UPL1732, UPL1306).
     """
     require_determined(program)
-    guard_operands(program)
+    guard_operands(program, arrows=True)
     _through_nodes(program)
     limit_inputs(program, max_inputs)
     return _Lowering(program).run(machine)
