@@ -178,3 +178,12 @@ def test_an_arrow_that_is_not_taken(engine: Any, condition: str) -> None:
     text += f"  in b: int\n  if {condition}: 12 floordiv (b*(i-1)) -> Z<i>\n  if !({condition}): b -> Z<i>\n}}\n"
     p, d = upl.load(text), {"B": np.array([-3, 0, 4]) if "||" in condition else np.array([3, 2, 4])}
     assert outcome(p, engine, d) == outcome(p, "reference", d) != "UPL1604"
+
+
+@pytest.mark.parametrize("engine", ["interp", "reference", "token", "native", "rtl"])
+def test_arrays_without_entries(engine: Any) -> None:
+    text = "program none\nconst K = 0\nconst N[0:K-1] = []\ninput B<i>: int in 0<=i<3 { -> S.b<i> }\n"
+    text += "node S<i> { in b: int; v = b>K ? b : N[i]; v -> Z }\noutput Z<i>: int\n"
+    p = upl.load(text)
+    assert outcome(p, engine, {"B": np.array([1, 2, 3])}) == {"Z": [1, 2, 3]}
+    assert isinstance(outcome(p, engine, {"B": np.array([1, 0, 3])}), str)

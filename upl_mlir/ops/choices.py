@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import IntegerAttr, i1
+from xdsl.dialects.builtin import IntegerAttr, i1, i64
 from xdsl.ir import Block, Operation, SSAValue
 
 from upl_mlir.dialects.upl import ArrayOp, InputOp, LetOp, LookupOp, ModOp, NodeOp, ProgramOp, RefOp, SendOp, Special
@@ -259,10 +259,11 @@ class Needs:
             if found is not None and case.chosen:
                 at, harmless = found
                 body = Body(self.block, op.location)
-                old = op.operands[at]
-                op.operands[at] = body.add(
-                    arith.SelectOp(self._holds(body, case, made), old, body.constant(harmless, old.type))
-                )
+                holds, old = self._holds(body, case, made), op.operands[at]
+                if isinstance(op, LookupOp) and not array_values(self.arrays[op.symbol.root_reference.data]):
+                    _replace(body, op, holds)
+                else:
+                    op.operands[at] = body.add(arith.SelectOp(holds, old, body.constant(harmless, old.type)))
         _in_order(self.block)
 
     def _holds(self, body: Body, case: Case, made: dict[Case, SSAValue]) -> SSAValue:
@@ -290,6 +291,14 @@ class Needs:
                     out = body.add(arith.AndIOp(made[cast(Case, c.above)], out))
             made[c] = out
         return made[case]
+
+
+def _replace(body: Body, op: LookupOp, holds: SSAValue) -> None:
+    """In place of an entry of an array without entries: 0, or a division by 0 where the entry is needed."""
+    divisor = body.add(arith.SelectOp(holds, body.constant(0, i64), body.constant(1, i64)))
+    value = body.add(arith.FloorDivSIOp(body.constant(0, i64), divisor))
+    old = op.results[0]
+    old.replace_all_uses_with(value if old.type == i64 else body.add(arith.SIToFPOp(value, old.type)))
 
 
 def _chooses(op: Operation) -> bool:
