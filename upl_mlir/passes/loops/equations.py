@@ -492,5 +492,6 @@ def equations(
     Raises UplError (UPL1808, UPL18xx).
     """
     require_one_real(program, real)
-    program = choose_lazily(program, indices_fit=True)  # whoever calls the function sees to it
+    if not plain:
+        program = choose_lazily(program, indices_fit=True)  # whoever calls the function sees to it
     return Builder(program, real, ordered=ordered, fixed=fixed or {}, plain=plain, split=split, again=again).build()
