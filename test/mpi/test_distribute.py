@@ -101,6 +101,28 @@ def test_an_exchange_that_not_all_ranks_run_is_refuted(tmp_path: Path, capsys: p
     assert "is not run by all ranks alike" in capsys.readouterr().err
 
 
+UNBOUNDED = """program unbounded
+const K = 3
+param n >= 4
+input X<t> in 0<=t<=K-1 { X -> A.x<t> for it in 0..abs(t-1)-1 }
+input Z<i> in 0<=i<n { 2*Z -> S }
+output R
+output S<i>
+node A<t> in 0<=t<=K-1 { in @(+) x[abs(t-1)]; if t!=2: x -> C<t mod 3,t floordiv 3> }
+node C<q,e> { in x; #2 -> D<> }
+node D { in @(+) x[#]; -> R<> }
+"""
+"""A program of whose ordered sums one has no bounds that loops could have (`t` of the sender is no field of the reader)."""
+
+
+def test_a_sum_without_bounds_is_refused_as_native_code_does() -> None:
+    p = upl.load(UNBOUNDED)
+    with pytest.raises(UplError, match="UPL1825"):
+        upl.compile(p, engine="native", gather="ordered")
+    with pytest.raises(UplError, match="UPL1825"):
+        make_plan(prepared(p.module, "f64", "ordered"), target.host(), real="f64", gather="ordered", threads=1)
+
+
 def test_what_stands_behind_distribute_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "ranks.mlir"
     path.write_text(text("wave", tmp_path), encoding="utf-8")

@@ -55,18 +55,15 @@ def common(lin: Linear, cases: Sequence[Cons], at: Cons) -> Cons:
 
 
 def hull(lin: Linear, cases: Sequence[Cons], dims: Sequence[str], at: Cons, fields: Collection[str]) -> Cons:
-    """Constraints that all cases satisfy, with bounds for every iterator by `fields`."""
+    """Constraints that all cases satisfy, with bounds for the iterators by `fields`, where all cases have some."""
     out = list(common(lin, cases, at))
     for d in dims:
-        lows: list[IndexExpr] = []
-        highs: list[IndexExpr] = []
-        for case in cases:
-            projected = lin.project((*at, *case), [o for o in dims if o != d])
-            low, high = lin.limits(projected, d, fields)
-            lows.append(extremum(Extremum.MAX, low))
-            highs.append(extremum(Extremum.MIN, high))
+        found = [lin.limits(lin.project((*at, *case), [o for o in dims if o != d]), d, fields) for case in cases]
         x = IndexExpr.of(d)
-        out += [Con(x - extremum(Extremum.MIN, lows)), Con(extremum(Extremum.MAX, highs) - x)]
+        if all(low for low, _ in found):
+            out.append(Con(x - extremum(Extremum.MIN, (extremum(Extremum.MAX, low) for low, _ in found))))
+        if all(high for _, high in found):
+            out.append(Con(extremum(Extremum.MAX, (extremum(Extremum.MIN, high) for _, high in found)) - x))
     return lin.minimal(out, at)
 
 
