@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import IntegerAttr, i1, i64
+from xdsl.dialects.builtin import AnyFloat, IntegerAttr, i1, i64
 from xdsl.ir import Block, Operation, SSAValue
 
 from upl_mlir.dialects.upl import ArrayOp, InputOp, LetOp, LookupOp, ModOp, NodeOp, ProgramOp, RefOp, SendOp, Special
@@ -298,7 +298,7 @@ def _replace(body: Body, op: LookupOp, holds: SSAValue) -> None:
     divisor = body.add(arith.SelectOp(holds, body.constant(0, i64), body.constant(1, i64)))
     value = body.add(arith.FloorDivSIOp(body.constant(0, i64), divisor))
     old = op.results[0]
-    old.replace_all_uses_with(value if old.type == i64 else body.add(arith.SIToFPOp(value, old.type)))
+    old.replace_all_uses_with(body.add(arith.SIToFPOp(value, old.type)) if isinstance(old.type, AnyFloat) else value)
 
 
 def _chooses(op: Operation) -> bool:
