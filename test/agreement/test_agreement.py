@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.mpi import needs_mpi
 
 import upl_mlir as upl
 from agreement import campaign, naive, witness
@@ -185,7 +186,13 @@ def test_the_same_text_gives_the_same_bytes() -> None:
 
 
 # -- saved cases ------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("path", sorted(SAVED.glob("*.upl")), ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(p, id=p.stem, marks=[needs_mpi] if p.stem.startswith("ranks_") else [])
+        for p in sorted(SAVED.glob("*.upl"))
+    ],
+)
 def test_saved(path: Path) -> None:
     prop, case = campaign.read(path)
     campaign.PROPERTIES[prop](case)

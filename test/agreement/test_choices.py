@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.mpi import MPI
 
 import upl_mlir as upl
 
@@ -128,7 +129,7 @@ CHOICES = [
 
 
 @pytest.mark.parametrize(("value", "d", "wanted"), CHOICES)
-@pytest.mark.parametrize("engine", ["interp", "reference", "token", "native", "mpi", "rtl"])
+@pytest.mark.parametrize("engine", ["interp", "reference", "token", "native", MPI, "rtl"])
 def test_choices(engine: Any, value: str, d: list[int], wanted: list[int]) -> None:
     p = upl.load(HEAD + f"node S<i> {{ in d: int; v = {value}; v -> Y }}\noutput Y<i>: int\n")
     if engine == "rtl" and 2**33 in d:

@@ -18,6 +18,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.mpi import needs_mpi
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 NAMES = "index tutorial numbers rules frontends nn token drawing extending native explore debugging machine circuits checked"
@@ -42,11 +43,6 @@ def run_console(text: str, where: Path) -> None:
         )  # fmt: skip
         says = f"{command}\n--- the page says:\n{expected}\n--- it prints:\n{done.stdout}"
         assert matches(expected.strip("\n"), done.stdout), says
-
-
-needs_mpi = pytest.mark.skipif(
-    importlib.util.find_spec("mpi4py") is None, reason="MPI is not installed: pip install 'upl-mlir[mpi]'"
-)
 
 
 @pytest.mark.parametrize("page", [*PAGES, pytest.param("docs/mpi.md", marks=needs_mpi)])

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from native.test_c_source import COMPILERS, STRICT
+from support.mpi import MPI
 from xdsl.context import Context
 
 import upl_mlir as upl
@@ -42,7 +43,7 @@ NEAR = [
 
 
 @pytest.mark.parametrize(("condition", "q", "said"), FAR)
-@pytest.mark.parametrize("engine", ["native", "mpi"])
+@pytest.mark.parametrize("engine", ["native", MPI])
 def test_what_may_not_fit(engine: Any, condition: str, q: int, said: str) -> None:
     f = upl.compile(upl.load(TEXT.format(condition)), engine=engine)
     with pytest.raises(upl.UplError, match=rf"UPL1826.*some may reach {said}"):
