@@ -82,8 +82,10 @@ def _transformed(
     added: pushed.Wanted | None = None,
 ) -> LoopProgram:  # fmt: skip
     """The program after the passes of `SCHEDULE`, but those that are left out; arrays of `added` are added to in the loop
-    that reads them.  Without `follow-copies` domains are not cut at conditions on indices, either.  Raises UplError."""
-    p = raised(program, real=real, gather=gather, fixed=fixed, split=FollowCopiesPass.name not in left_out)
+    that reads them.  Without `follow-copies` domains are not cut at conditions on indices, and values behind sums not
+    computed again, either.  Raises UplError."""
+    cut = FollowCopiesPass.name not in left_out
+    p = raised(program, real=real, gather=gather, fixed=fixed, split=cut, again=cut)
     tried = ""  # the last pass whose equations may have no order of loops that serves
     for step in (LOOP_PASSES[name]() for name in SCHEDULE.passes if name in LOOP_PASSES and name not in left_out):
         if added and isinstance(step, OrderLoopsPass):

@@ -9,8 +9,9 @@ look at each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntegerAttr, i1, i64
@@ -26,6 +27,8 @@ from upl_mlir.passes.analysis.obligations import Kind, Obligation, Status, insta
 from upl_mlir.passes.analysis.relations import ProgramSets
 from upl_mlir.poly.expr import FALSE, TRUE, Div, Formula, IndexExpr, Lookup, Select, divide, extremum
 from upl_mlir.poly.operators import CmpOp, DivKind, Extremum
+
+T = TypeVar("T")
 
 MOST_PARTS = 100
 """Values of so many operations are looked at as expressions over the fields; larger ones count as data. Chosen."""
@@ -177,10 +180,7 @@ class _Static:
                 return None if c is None or yes is None or no is None else IndexExpr.of(Select(c, yes, no))
             case _:
                 pass
-        args = [e for o in op.operands if (e := self.integer(o)) is not None]
-        if len(args) < len(op.operands):
-            return None
-        match op, args:
+        match op, _all_known(map(self.integer, op.operands)):
             case LookupOp(), [at]:
                 return IndexExpr.of(Lookup(op.symbol.root_reference.data, at))
             case arith.AddiOp(), [a, b]:
@@ -206,10 +206,7 @@ class _Static:
                 return None if a is None or b is None else Formula.compare(a, _TESTS[op.predicate.value.data], b)
             case _:
                 pass
-        args = [f for o in op.operands if (f := self.truth(o)) is not None]
-        if len(args) < len(op.operands):
-            return None
-        match op, args:
+        match op, _all_known(map(self.truth, op.operands)):
             case arith.AndIOp(), [a, b]:
                 return a & b
             case arith.OrIOp(), [a, b]:
@@ -220,3 +217,9 @@ class _Static:
                 return (c & a) | (c.negate() & b)
             case _:
                 return None
+
+
+def _all_known(found: Iterable[T | None]) -> list[T]:
+    """The operands, or none of them where one is data."""
+    out = list(found)
+    return [] if any(x is None for x in out) else [x for x in out if x is not None]
