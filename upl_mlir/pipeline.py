@@ -5,18 +5,16 @@ The named pipelines are data in `passes/pipelines.py`; docs/passes.md has them a
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
 from xdsl.passes import ModulePass
-from xdsl.utils.exceptions import DiagnosticException, ParseError
+from xdsl.utils.exceptions import ParseError
 
 from upl_mlir.diagnostics import Diagnostic, Sources, Span, UplError
-from upl_mlir.dialects.upl.query import span_of
+from upl_mlir.dialects.verifying import verify
 from upl_mlir.host.collector import rarely_collecting
 from upl_mlir.passes.pipelines import Pipeline
 
@@ -34,50 +32,6 @@ def new_context() -> Context:
     for name, factory in UPL_UNIVERSE.all_dialects.items():
         ctx.register_dialect(name, factory)
     return ctx
-
-
-def verify(module: ModuleOp) -> None:
-    """Verify the IR; a fault is a UplError (UPL1100) at the operation it concerns."""
-    try:
-        module.verify()
-    except DiagnosticException as e:
-        raise UplError(Diagnostic("UPL1100", _first_line(e), culprit_span(e) or _find_culprit(module))) from e
-
-
-def verify_made(module: ModuleOp) -> None:
-    """Verify what our own passes made, if the environment variable `UPL_VERIFY` is set, as our tests do.
-
-    A fault there is a bug of the compiler.  The look takes a twentieth of a first gradient; `upl-opt` always takes it.
-    """
-    if os.environ.get("UPL_VERIFY"):
-        verify(module)
-
-
-def culprit_span(e: BaseException) -> Span | None:
-    """The position of the operation that a verifier complained about, where it is known."""
-    op = getattr(e, "culprit", None)
-    return span_of(op) if op is not None else None
-
-
-def _find_culprit(module: ModuleOp) -> Span | None:
-    """The position of the innermost operation that does not verify: xDSL's own checks do not say which one it was."""
-    found = [op for op in module.walk() if _is_faulty(op)]
-    return span_of(found[-1]) if found else None
-
-
-def _is_faulty(op: Operation) -> bool:
-    try:
-        op.verify(verify_nested_ops=False)
-    except Exception:  # a verifier may stumble over what is wrong inside: then that is found first
-        return True
-    return False
-
-
-def _first_line(e: BaseException) -> str:
-    """The message without the IR that xDSL prints round it; a heading is joined with the line that it announces."""
-    marker = "Operation does not verify: "
-    lines = str(e).strip().rpartition(marker)[2].splitlines() or [type(e).__name__]
-    return " ".join(line.strip() for line in lines[:2]) if lines[0].endswith(":") else lines[0]
 
 
 def parse_error(e: ParseError) -> UplError:

@@ -8,9 +8,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
 from upl_mlir.dialects.ppn import CircuitOp, ops
+from upl_mlir.dialects.verifying import verify
 from upl_mlir.passes.circuit.ir import read
 from upl_mlir.passes.circuit.prove import proofs
-from upl_mlir.pipeline import new_context, verify
+from upl_mlir.pipeline import new_context
 
 
 def example() -> ModuleOp:

@@ -16,6 +16,7 @@ from xdsl.parser import Parser
 import upl_mlir as upl
 from upl_mlir.diagnostics import UplError
 from upl_mlir.dialects.ppn import CircuitOp
+from upl_mlir.dialects.verifying import verify
 from upl_mlir.passes.circuit.choose import Wish
 from upl_mlir.passes.circuit.ir import read, write
 from upl_mlir.passes.circuit.plan import Fixed, Plan, planned
@@ -23,7 +24,7 @@ from upl_mlir.passes.circuit.prove import proofs
 from upl_mlir.passes.circuit.share import units_of
 from upl_mlir.passes.loops.program import LoopProgram
 from upl_mlir.passes.lower_to_circuit import planned_circuit
-from upl_mlir.pipeline import new_context, verify
+from upl_mlir.pipeline import new_context
 
 
 @dataclass(frozen=True)

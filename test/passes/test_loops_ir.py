@@ -10,10 +10,11 @@ from xdsl.parser import Parser
 
 import upl_mlir as upl
 from upl_mlir.dialects.loops.ops import LoopProgramOp
+from upl_mlir.dialects.verifying import verify
 from upl_mlir.passes.loops.ir import read, write
 from upl_mlir.passes.lower_to_loops import written
 from upl_mlir.passes.schedule import prepared, raised, schedule
-from upl_mlir.pipeline import new_context, verify
+from upl_mlir.pipeline import new_context
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LOOPS = (Path(__file__).parents[1] / "Inputs" / "scan.mlir").read_text()

@@ -23,8 +23,9 @@ def plan_of_text(path: Path) -> Plan | None:
     """The plan of an `.mlir` file with a circuit; None if it holds none.  Raises UplError."""
     from upl_mlir.api.mlir_text import read_module
     from upl_mlir.api.program import WithSources
+    from upl_mlir.dialects.verifying import verify
     from upl_mlir.hw.circuit.verilog import circuit_of
-    from upl_mlir.pipeline import new_context, verify
+    from upl_mlir.pipeline import new_context
 
     text = decode(read_bytes(path), str(path))
     if "ppn.circuit" not in text:

@@ -20,6 +20,7 @@ from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import FormulaAttr, Gather, InputOp, NodeOp, OutputOp, Port, UplType, port_ref
 from upl_mlir.dialects.upl.attributes import IndexAttr, NamesAttr
 from upl_mlir.dialects.upl.query import arrows, endpoints, symbols
+from upl_mlir.dialects.verifying import verify
 from upl_mlir.ops import Body
 from upl_mlir.passes.analysis.relations import ProgramSets
 from upl_mlir.passes.arrows import COMMENT, new_node
@@ -34,7 +35,7 @@ from upl_mlir.passes.jacobian.product import Factor, multiply
 from upl_mlir.passes.jacobian.relay import relay
 from upl_mlir.passes.notes import NOTES, add_note
 from upl_mlir.passes.pipelines import GRADIENT, TANGENT
-from upl_mlir.pipeline import passes_of, run, verify
+from upl_mlir.pipeline import passes_of, run
 from upl_mlir.poly.describe import describe
 from upl_mlir.poly.expr import Formula, IndexExpr
 

@@ -16,9 +16,10 @@ from upl_mlir.dialects.ttm.query import machine_program
 from upl_mlir.dialects.upl import ProgramOp
 from upl_mlir.dialects.upl.facts import Facts, facts_of
 from upl_mlir.dialects.upl.query import program_of, span_of
+from upl_mlir.dialects.verifying import verify, verify_made
 from upl_mlir.passes.check import Report
 from upl_mlir.passes.pipelines import GRADIENT
-from upl_mlir.pipeline import passes_of, run, verify, verify_made
+from upl_mlir.pipeline import passes_of, run
 
 
 class Program:

@@ -18,11 +18,12 @@ from upl_mlir.api.program import Program, differentiated, made_or_known
 from upl_mlir.diagnostics import Sources, decode, error, nearest_or_all, read_bytes
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.dialects.upl.query import endpoints, program_of, require_determined
+from upl_mlir.dialects.verifying import verify
 from upl_mlir.engines.names import SIMULATORS, EngineName
 from upl_mlir.engines.protocol import Runner, Setting
 from upl_mlir.host.collector import rarely_collecting
 from upl_mlir.passes.pipelines import TANGENT
-from upl_mlir.pipeline import passes_of, verify
+from upl_mlir.pipeline import passes_of
 
 if TYPE_CHECKING:
     from upl_mlir.api.engines import AllSizes

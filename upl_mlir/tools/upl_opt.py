@@ -28,7 +28,7 @@ from upl_mlir import __version__
 from upl_mlir.api.mlir_text import read_module
 from upl_mlir.diagnostics import Diagnostic, Sources, UplError, decode, did_you_mean, error, read_bytes
 from upl_mlir.dialects.upl.query import program_of
-from upl_mlir.pipeline import verify
+from upl_mlir.dialects.verifying import verify
 from upl_mlir.tools.boundary import UsageError, definitions, describe_exception, guarded, write_whole
 from upl_mlir.tools.expected import expectations, mismatches
 from upl_mlir.tools.nesting import Step, reproducer, steps, without_resources

@@ -23,12 +23,12 @@ from xdsl.ir import Operation, SSAValue
 from upl_mlir.diagnostics import Span, error
 from upl_mlir.dialects import upl
 from upl_mlir.dialects.upl import InputOp, NodeOp, OutputOp, ProgramOp, port_ref
+from upl_mlir.dialects.verifying import verify_made
 from upl_mlir.frontend.tensor import form
 from upl_mlir.frontend.tensor.decided import Decided
 from upl_mlir.frontend.tensor.values import ValueWriter
 from upl_mlir.frontend.tensor.wiring import Piece, Use, Wiring, locate, restricted, unused
 from upl_mlir.frontend.upl_text.lexer import RESERVED
-from upl_mlir.pipeline import verify_made
 from upl_mlir.poly.describe import describe
 from upl_mlir.poly.expr import Formula, IndexExpr
 from upl_mlir.poly.operators import CmpOp

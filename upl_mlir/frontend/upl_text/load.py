@@ -8,10 +8,10 @@ from pathlib import Path
 from xdsl.dialects.builtin import ModuleOp
 
 from upl_mlir.diagnostics import UplError
+from upl_mlir.dialects.verifying import verify_made
 from upl_mlir.frontend.upl_text.declarations import Override
 from upl_mlir.frontend.upl_text.parser import parse_file, parse_text
 from upl_mlir.frontend.upl_text.to_ir import to_ir
-from upl_mlir.pipeline import verify_made
 
 
 def load_text(text: str, file: str = "<string>", overrides: Mapping[str, Override] | None = None) -> ModuleOp:
