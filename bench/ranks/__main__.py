@@ -36,27 +36,26 @@ def main(names: Sequence[str]) -> None:
     say("\n| program | one thread, ms | two threads, ms | two ranks, ms | one thread / two ranks | model / two ranks | "
         "bytes sent | computed |")  # fmt: skip
     say("|" + "---|" * 8)
-    models: dict[str, dict[str, float | None]] = {}
+    models: dict[str, tuple[float, dict[str, float | None]]] = {}
     for name in names or MEASURED:
         found = apart([launcher(), "-n", "2", sys.executable, "-m", "bench.ranks.worker", name], LIMIT_S)
         if isinstance(found, str):
             say(f"| {name} | {found} |" + " |" * 6)
             continue
         one, two, ranks = found["one"], found["two"], found["ranks"]
-        models[name] = found["model"]
+        models[name] = (one, found["model"])
         predicted = "–" if found["model"]["2"] is None else f"{found['model']['2'] / ranks:.2f}"
         say(f"| {name} | {1e3 * one:.3g} | {1e3 * two:.3g} | {1e3 * ranks:.3g} | {one / ranks:.2f} | {predicted} | "
             f"{found['sent']} | {found['computed']} |")  # fmt: skip
     if models:
-        counts = [n for n in next(iter(models.values())) if n != "1"]
-        say("\nSpeed-ups on many ranks **by the model, not measured**: a rank's work is measured with the blocks that "
+        counts = list(next(iter(models.values()))[1])
+        say("\nSpeed-ups over one thread **by the model, not measured**: a rank's work is measured with the blocks that "
             "it would have, on two ranks at once; messages cost what they cost between two ranks of this machine. –: more "
             "ranks than indices.")
         say(f"\n| program | {' | '.join(f'{n} ranks' for n in counts)} |")
         say("|" + "---|" * (len(counts) + 1))
-        for name, m in models.items():
-            base = m["1"] or 0.0
-            cells = ["–" if (s := m[n]) is None else f"{base / s:.3g}" for n in counts]
+        for name, (one, model) in models.items():
+            cells = ["–" if (s := model[n]) is None else f"{one / s:.3g}" for n in counts]
             say(f"| {name} | {' | '.join(cells)} |")
     if not names:
         update("ranks", {"text": "\n".join(lines)})

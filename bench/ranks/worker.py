@@ -104,12 +104,12 @@ def measure(name: str) -> dict[str, Any]:
             break
     out: dict[str, Any] = {n: min(t) for n, t in times.items()}
     engine = cast(MpiEngine, vars(f)["_native"])
-    parts = [part(engine, case.inputs, case.params, n) for n in (1, *MODELLED)]
+    parts = [part(engine, case.inputs, case.params, n) for n in MODELLED]
     if RANK == 0:
         out |= {"network": swaps, "sent": f.stats["bytes_sent_by_all"]}
         out["computed"] = bytes_received(case.program, case.inputs, case.params, RANKS, "relaxed", sizes)
         seconds = [None if p is None else p.time(swaps) for p in parts]
-        out["model"] = dict(zip(("1", *map(str, MODELLED)), seconds, strict=True))
+        out["model"] = dict(zip(map(str, MODELLED), seconds, strict=True))
     wait_for_all(COMM)
     return out
 

@@ -17,8 +17,8 @@ from bench.sparse.measure import PEERS, Row, measured
 
 WITHOUT = "--without-token"
 NOTE = (
-    "Where C is ahead by a tenth or more: rows of ten in the ELL product, of which ours tests each index; messages in some "
-    "runs; a call of native code takes 1 µs, which counts for 512 rows. In PageRank scipy was given the links sorted, which "
+    "Where C is ahead by a tenth or more: gradients of messages and of Viterbi's score in some runs; a call of native code "
+    "takes 1 µs, which counts for 512 rows. In PageRank scipy was given the links sorted, which "
     "is not timed; ours puts them in order in each call. `docs/native.md` says what limits the rows."
 )
 

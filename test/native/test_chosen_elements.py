@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import pytest
 from xdsl.dialects import scf
 
 import upl_mlir as upl
-from bench.sparse.programs import COO, MESSAGES
+from bench.sparse.programs import COO, MESSAGES, ROWS
+from upl_mlir.engines.native import target
 from upl_mlir.engines.native.llvm import tails
-from upl_mlir.engines.native.llvm.chosen import streams
+from upl_mlir.engines.native.llvm.chosen import rows, streams
+from upl_mlir.engines.native.signature import function_of
 from upl_mlir.passes.if_convert import IfConvertPass
 from upl_mlir.passes.lower_to_loops import lower_to_loops
 
@@ -93,3 +96,37 @@ def test_gradients_of_messages() -> None:
         wrong[17] = n
         with pytest.raises(upl.UplError):
             f(**given | {port: wrong})
+
+
+def test_rows_are_copied_by_vectors() -> None:
+    """A program that copies only chosen rows asks for no `memcpy`; one that also clears an array keeps it."""
+    for text, expected in ((ROWS, True), (COO, False)):
+        converted = upl.load(text).derived(("test",), lambda: [IfConvertPass(compared=True)]).infer_domains()
+        assert rows.only_rows(function_of(lower_to_loops(converted.op, gather="relaxed").module)) == expected
+    affine = upl.load(Path(__file__).resolve().parents[2] / "examples" / "perceptron.upl").infer_domains()
+    assert not rows.only_rows(function_of(lower_to_loops(affine.op, gather="relaxed").module))
+    rng = np.random.default_rng(3)
+    ids, table = rng.integers(0, 7, 5), rng.random((7, 33))
+    f = upl.compile(upl.load(ROWS), engine="native")
+    assert (f(Id=ids, Table=table)["Y"] == table[ids]).all()
+    with pytest.raises(upl.UplError):
+        f(Id=np.where(ids == ids[2], 7, ids), Table=table)
+
+
+@pytest.mark.parametrize("features", ["", f",{target.NO_GATHERS}"])
+@pytest.mark.skipif(target.host().vector_bytes != 64, reason="only machines with AVX-512 gather")
+def test_rows_with_and_without_gathers(features: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Machines on which gathers are slow load one element after the other: the sums of few digits are the same."""
+    here = target.host()
+    given = here.features.replace(f",{target.NO_GATHERS}", "") + features
+    monkeypatch.setattr(target, "host", lambda: replace(here, features=given))
+    assert target.host().gathers == (not features)
+    rng, m, w = np.random.default_rng(1), 9, 11
+    v, x = rng.integers(-8, 8, (m, w)) / 8, rng.integers(-8, 8, m) / 8
+    col, count = rng.integers(0, m, (m, w)), rng.integers(0, w + 1, m)
+    f = upl.compile(upl.load(SPMV), engine="native")
+    expected = np.where(np.arange(w) < count[:, None], v * x[col], 0).sum(1)
+    assert (f(V=v, Col=col, Count=count, X=x)["Y"] == expected).all()
+    col[4, 0], count[4] = m, 1
+    with pytest.raises(upl.UplError):
+        f(V=v, Col=col, Count=count, X=x)

@@ -32,6 +32,12 @@ class Machine:
         return "+fma" in self.features.split(",") or self.triple.startswith("aarch64")
 
     @property
+    def gathers(self) -> bool:
+        """Whether one instruction gathers the elements of a vector in no more time than as many loads."""
+        features = self.features.split(",")
+        return "+avx512f" in features and NO_GATHERS not in features
+
+    @property
     def key(self) -> str:
         """All that code depends on besides the program."""
         version = ".".join(map(str, llvm.llvm_version_info))
@@ -47,6 +53,10 @@ _SCHEDULES = (
     ("skylake-avx512", ("avx512f", "avx512vl", "avx512dq")),
     ("haswell", ("avx2", "fma")),
 )
+NO_GATHERS = "+prefer-no-gather"
+"""LLVM's feature of a processor for which it writes the loads instead."""
+_SLOW_GATHERS = ("znver", "bdver")
+"""Names of processors (AMD's) on which an instruction that gathers takes longer than the loads that it stands for."""
 
 
 @cache
@@ -59,6 +69,8 @@ def host() -> Machine:
     triple: str = llvm.get_process_triple()
     cpu: str = llvm.get_host_cpu_name()
     if triple.startswith("x86_64"):
+        if cpu.startswith(_SLOW_GATHERS):
+            features += f",{NO_GATHERS}"
         cpu = next((name for name, needed in _SCHEDULES if all(flags.get(f) for f in needed)), "x86-64")
     wide = bool(flags.get("avx512f"))
     vector_bytes = 64 if wide else 32 if flags.get("avx2") else 16

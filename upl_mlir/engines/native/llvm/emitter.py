@@ -28,6 +28,8 @@ class Library:
     """Elementary functions are libm's, as the interpreter's are."""
     fuses: bool = False
     """The machine has an instruction for a product and a sum, rounded once."""
+    gathers: bool = False
+    """The machine gathers a vector in no more time than it loads its elements."""
     shared: list[tuple[str, TileFormat]] = field(default_factory=list[tuple[str, TileFormat]])
     """The functions of `library.py` that the module calls."""
     functions: dict[str, str] = field(default_factory=dict[str, str])

@@ -21,6 +21,7 @@ from upl_mlir.diagnostics import error
 from upl_mlir.engines.native.arranged import arrange
 from upl_mlir.engines.native.call_ctypes import HEADER_SLOTS
 from upl_mlir.engines.native.llvm import chunks
+from upl_mlir.engines.native.llvm.chosen.rows import only_rows
 from upl_mlir.engines.native.llvm.emit import FunctionEmitter
 from upl_mlir.engines.native.llvm.emitter import Emitter, Library
 from upl_mlir.engines.native.llvm.rounds import only_short_loops
@@ -40,7 +41,7 @@ def emit_module(module: ModuleOp, machine: Machine, threads: int) -> EmittedModu
     function = function_of(module)
     gather = function.attributes.get("upl.gather")
     ordered = isinstance(gather, StringAttr) and gather.data == "ordered"
-    library = Library(threads, machine.vector_bytes, machine.registers, ordered, machine.fuses)
+    library = Library(threads, machine.vector_bytes, machine.registers, ordered, machine.fuses, machine.gathers)
     for op in module.ops:
         if isinstance(op, memref.GlobalOp):
             _table(library, op)
@@ -54,7 +55,8 @@ def emit_module(module: ModuleOp, machine: Machine, threads: int) -> EmittedModu
         parts.append(f"@llvm.compiler.used = appending global [{pointers.count('ptr ')} x ptr] [{pointers}]")
     parts.append(f"attributes #0 = {{ {ATTRIBUTES} }}")
     parts.append(f"attributes #1 = {{ alwaysinline willreturn memory(none) {ATTRIBUTES} }}")
-    parts.append(f"attributes #2 = {{ noinline {ATTRIBUTES} }}")
+    vectors = '"no-builtins" ' if only_rows(function) else ""
+    parts.append(f"attributes #2 = {{ noinline {vectors}{ATTRIBUTES} }}")
     parts.append(f"attributes #3 = {{ willreturn memory(none) {ATTRIBUTES} }}")
     parts.append(f"attributes #4 = {{ noinline willreturn memory(none) {ATTRIBUTES} }}")
     parts.append(f"attributes #5 = {{ noinline optsize {ATTRIBUTES} }}")

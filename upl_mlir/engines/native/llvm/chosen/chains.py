@@ -6,10 +6,10 @@
     for p in … step 2: s += V[p] * X[j[p]];  r += V[p+1] * X[j[p+1]]
     s += r + sum of t;  if an iteration is left: s += …
 
-One jump asks for all four whether their elements are there; one by one they say what is wrong.  Machines with AVX-512 gather
-in no more time than they load; others have the chains alone, in which an addition need not wait for the one before.  LLVM's
-vectoriser does the same where the loop has no ways apart; here an element is read if its index is within bounds.  Other
-values that the loop carries go through all iterations.
+One jump asks for all four whether their elements are there; one by one they say what is wrong.  Machines whose AVX-512
+gathers in no more time than it loads do so (`Machine.gathers`); others have the chains alone, in which an addition need not
+wait for the one before.  LLVM's vectoriser does the same where the loop has no ways apart; here an element is read if its
+index is within bounds.  Other values that the loop carries go through all iterations.
 
 In `relaxed` code.
 """
@@ -29,8 +29,6 @@ from upl_mlir.engines.native.llvm.scalar_ops import flags
 from upl_mlir.engines.native.llvm.text import byte_size, llvm_type
 from upl_mlir.passes.loops.emit.bits import guards_an_element
 
-WIDTH = 64
-"""The bytes of a vector on the machines that have these instructions."""
 LANES = 4
 """Of eight, what is left over of short rows takes longer."""
 NOTHING = "0x8000000000000000"
@@ -54,7 +52,7 @@ def emitted(e: Emitter, loop: scf.ForOp, lower: str, upper: str, step: str) -> l
         return e.body(block)
 
     plan = _Plan(block, sums)
-    if e.library.vector_bytes == WIDTH and plan.fits():
+    if e.library.gathers and plan.fits():
         lower, first = _in_vectors(e, plan, lower, upper, first, iteration)
     header, inside, done, one, end = (c.label(n) for n in ("pairs", "pair", "paired", "one", "end"))
     before = c.block
