@@ -15,6 +15,7 @@ from xdsl.dialects import math
 
 import upl_mlir as upl
 from upl_mlir.engines.native import target
+from upl_mlir.engines.native.llvm import entry
 from upl_mlir.engines.native.llvm.entry import emit_module
 from upl_mlir.passes.loops.program import LoopProgram
 from upl_mlir.passes.loops.terms import Apply, Get, walk
@@ -85,11 +86,13 @@ def test_rows_of_a_few_vectors_stay_loops() -> None:
         assert any("llvm.loop.unroll.disable" in line for line in innermost) == told
 
 
-def test_loops_with_loops_inside_stay_loops() -> None:
-    """Else LLVM writes out nests of short loops whole, which takes it twice the time."""
+def test_loops_with_loops_inside_stay_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In large programs: else LLVM writes out nests of short loops whole, which takes it twice the time."""
     program = upl.load(EXAMPLES / "matmul.upl", m=3, n=3, r=3)
-    ir = emit_module(lower_to_loops(program.op).module, target.host(), 1).ir
-    assert "llvm.loop.unroll.disable" in ir
+    for large, told in ((entry.LARGE, False), (0, True)):
+        monkeypatch.setattr(entry, "LARGE", large)
+        ir = emit_module(lower_to_loops(program.op).module, target.host(), 1).ir
+        assert ("llvm.loop.unroll.disable" in ir) == told
 
 
 def test_digits_equals_the_interpreter() -> None:

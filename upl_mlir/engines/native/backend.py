@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from upl_mlir.engines.native import call, outside, target
 from upl_mlir.engines.native.call_ctypes import Fail, Target
-from upl_mlir.engines.native.llvm.values import Argument, EmittedModule
+from upl_mlir.engines.native.llvm.values import LARGE, Argument, EmittedModule
 from upl_mlir.engines.native.products.library import SHARED, modules, symbol
 from upl_mlir.engines.native.products.tiles import TileFormat
 from upl_mlir.host.cache import Cache, digest, open_cache
@@ -84,13 +84,8 @@ class Kernel:
         return call.scalar_call(self._target(), call.extension(), fail)
 
 
-LARGE = 100_000
-"""Characters of LLVM IR from which programs get the usual effort: the highest gains nothing there and takes a quarter more
-time, as seen of a Kalman filter and LeNet.  Programs of short loops get little: a third less time, and code as fast."""
-
-
 def _effort(emitted: EmittedModule) -> target.Effort:
-    """How hard LLVM works on a program."""
+    """How hard LLVM works on a program.  Large ones of short loops get little: a third less time, and code as fast."""
     large = len(emitted.ir) > LARGE
     if large and emitted.short and not emitted.shared:
         return target.Effort.LIGHT

@@ -36,6 +36,8 @@ class Library:
     """Definitions and declarations by name; the order is that of the first use."""
     globals: list[str] = field(default_factory=list[str])
     metadata: list[str] = field(default_factory=list[str])
+    outer: list[int] = field(default_factory=list[int])
+    """Where in `metadata` loops with others inside are told to stay loops."""
     tables: dict[str, View] = field(default_factory=dict[str, View])
 
     def math(self, name: str, type_: str, *, scalar: bool = False) -> str:
@@ -65,6 +67,11 @@ class Library:
         at = len(self.metadata)
         self.metadata.append(f"!{at} = distinct !{{!{at}{parts}}}")
         return f", !llvm.loop !{at}"
+
+    def around(self) -> str:
+        """Metadata for the jump back of a loop with others inside, which stays a loop in a large program."""
+        self.outer.append(len(self.metadata))
+        return self.known(', !{!"llvm.loop.unroll.disable"}')
 
     def rare(self) -> str:
         """Metadata for a conditional jump whose second way is hardly ever taken."""

@@ -27,7 +27,7 @@ from upl_mlir.engines.native.llvm.emitter import Emitter, Library
 from upl_mlir.engines.native.llvm.rounds import only_short_loops
 from upl_mlir.engines.native.llvm.scratch import ALIGN, Allocation, Scratch, ScratchPlan, scratch_of
 from upl_mlir.engines.native.llvm.text import ATTRIBUTES, Code, byte_size, float_text, llvm_type, memory_type
-from upl_mlir.engines.native.llvm.values import EmittedModule, Root, View, row_major
+from upl_mlir.engines.native.llvm.values import LARGE, EmittedModule, Root, View, row_major
 from upl_mlir.engines.native.signature import arguments_of, function_of
 from upl_mlir.engines.native.target import Machine
 
@@ -61,6 +61,9 @@ def emit_module(module: ModuleOp, machine: Machine, threads: int) -> EmittedModu
     parts.append(f"attributes #4 = {{ noinline willreturn memory(none) {ATTRIBUTES} }}")
     parts.append(f"attributes #5 = {{ noinline optsize {ATTRIBUTES} }}")
     parts.append(f"attributes #6 = {{ nobuiltin willreturn memory(none) {ATTRIBUTES} }}")
+    if sum(map(len, parts)) <= LARGE:  # nests of a few numbers, written out, take half the time
+        for at in library.outer:
+            library.metadata[at] = f"!{at} = distinct !{{!{at}}}"
     parts += library.metadata
     text = "\n".join(parts) + "\n"
     return EmittedModule(function.sym_name.data, text, arguments, tuple(library.shared), only_short_loops(function))

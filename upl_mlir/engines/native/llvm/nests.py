@@ -34,8 +34,8 @@ def along(e: Emitter, op: scf.ParallelOp, depth: int, lower: str, upper: str, st
 def parallel_loop(e: Emitter, op: scf.ParallelOp, depth: int, lower: str, upper: str, step: str) -> Generator[str]:
     """The loop of one dimension of a parallel operation; the innermost one is marked so that LLVM asks for no proof.
 
-    Not if the body has loops of its own, or scratch, which all iterations share.  A loop with others inside stays a loop:
-    LLVM would write out small nests whole, which makes them no faster and takes it twice the time.
+    Not if the body has loops of its own, or scratch, which all iterations share.  In a large program a loop with
+    others inside stays a loop: LLVM would write out small nests whole, which takes it twice the time.
     """
     inside = [o for o in op.body.walk() if o.parent_op() is not None]
     plain = not any(
@@ -43,7 +43,7 @@ def parallel_loop(e: Emitter, op: scf.ParallelOp, depth: int, lower: str, upper:
         for o in inside
     )
     if depth < len(op.lowerBound) - 1 or not plain:
-        with e.code.loop(lower, upper, step, note=e.library.known(tails.A_LOOP)) as iv:
+        with e.code.loop(lower, upper, step, note=e.library.around()) as iv:
             yield iv
         return
     e.code.access, note = e.library.independent("" if e.ordered else tails.metadata(op))

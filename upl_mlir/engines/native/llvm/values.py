@@ -100,6 +100,11 @@ class Argument:
         return 1 if self.rank is None else 1 + sum(n == DYNAMIC_INDEX for n in self.shape)
 
 
+LARGE = 100_000
+"""Characters of LLVM IR from which programs get less effort: more gains nothing there, as seen of a Kalman filter and LeNet.
+Loops with others inside stay loops, and LLVM works at its usual level, which takes a quarter less time."""
+
+
 @dataclass(frozen=True)
 class EmittedModule:
     """LLVM IR text with what its caller must know."""
