@@ -73,7 +73,8 @@ def restartable(d: Distributed) -> list[Saved]:
     p.tree = tree
     p.saved = {s.var: tuple(enumerate(s.arrays, start=s.first)) for s in out}
     lin = p.system.lin
-    params = (*lin.ctx.params, RESTART, *(s.begin for s in out))
+    p.begun = (RESTART, *(s.begin for s in out))
+    params = (*lin.ctx.params, *p.begun)
     p.system.lin = Linear(replace(lin.ctx, params=params, facts_cache={}), one_by_one=lin.one_by_one)
     return out
 

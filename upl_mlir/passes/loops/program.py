@@ -94,6 +94,8 @@ class LoopProgram:
     saved: Mapping[str, tuple[tuple[int, str], ...]] = field(default_factory=dict[str, tuple[tuple[int, str], ...]])
     """Of a program that can be saved (`distribute/restart.py`), the loops at whose iterations that is done, by variable: the
     number of the call, and the array."""
+    begun: tuple[str, ...] = ()
+    """Of a program that can be saved, the parameters that say where: further bounds of these loops."""
     compared: bool = False
     """Whether each comparison of an index with data is to be more than a search (`matches`)."""
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -84,7 +84,8 @@ class Scope:
 class Code:
     """Appends operations to the innermost block."""
 
-    def __init__(self, lin: Linear, block: Block, tables: Mapping[str, Table], function: str):
+    def __init__(self, lin: Linear, block: Block, tables: Mapping[str, Table], function: str, begun: Collection[str] = ()):
+        """`begun` are parameters of which nothing is known, as loops have other bounds, too: see `LoopProgram.begun`."""
         self.lin = lin
         self.function = function
         self.tables = tables
@@ -92,7 +93,7 @@ class Code:
         self.entry = block
         self.scope = Scope(block)
         self._inside: dict[tuple[Lookup, Cons], bool] = {}
-        self.reach = Reach(lin.ctx.params, tables)
+        self.reach = Reach([n for n in lin.ctx.params if n not in begun], tables)
 
     # -- operations ---------------------------------------------------------------------------------------------------
     def add(self, op: Operation) -> SSAValue:

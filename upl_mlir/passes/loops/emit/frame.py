@@ -57,7 +57,7 @@ class Frame:
         self.values_of: dict[str, SSAValue] = {}  # the memref of each array
         self._tables: dict[str, tuple[int, tuple[int | float, ...]]] = {}
         block = self._arguments()
-        self.code = Code(self.lin, block, self.lin.ctx.arrays, name_of(program.name))
+        self.code = Code(self.lin, block, self.lin.ctx.arrays, name_of(program.name), program.begun)
         for name, arg in zip(self.params, block.args, strict=False):
             self.code.scope.known[IndexExpr.of(name)] = arg
 
