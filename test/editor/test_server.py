@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import http.client
 import json
 import re
@@ -128,6 +129,16 @@ def test_the_command_serves_until_it_is_interrupted(path: Path) -> None:
             pass
         process.send_signal(signal.SIGINT)
         assert process.wait(120) == 0 and process.stderr.read() == ""
+
+
+def test_what_ends_a_connection_is_not_told(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    """An interrupt may close a connection that a thread has just been given; other errors are told."""
+    for error, told in ((ConnectionResetError(), False), (OSError(errno.EBADF, "closed"), False), (ValueError("x"), True)):
+        try:
+            raise error
+        except Exception:
+            server.handle_error(None, ("127.0.0.1", 1))
+        assert bool(capsys.readouterr().err) == told
 
 
 def test_what_the_command_refuses(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

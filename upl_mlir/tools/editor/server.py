@@ -17,6 +17,7 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
+import sys
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -189,10 +190,8 @@ class Server(ThreadingHTTPServer):
             self.session.close()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A page that has gone away is no error."""
-        import sys
-
-        if not isinstance(sys.exception(), ConnectionError):
+        """A page that has gone away is no error, nor is a connection that an interrupt closes before it is served."""
+        if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)  # pyright: ignore[reportArgumentType]
 
 
