@@ -11,6 +11,7 @@ from upl_mlir.frontend.jaxpr.evaluate import evaluate, traced
 from upl_mlir.frontend.trace.array import Array
 from upl_mlir.frontend.trace.functions import eigen, matrices
 from upl_mlir.frontend.trace.position import fail
+from upl_mlir.frontend.trace.reshape import transpose
 
 
 def triangular_solve(eqn: Any, a: Any, b: Any) -> Array:
@@ -65,8 +66,9 @@ def svd(eqn: Any, a: Any) -> list[Any]:
 def linear_solve(eqn: Any, *args: Any) -> list[Any]:
     """`jnp.linalg.solve` and `inv`.
 
-    JAX cuts the derivative of the factors and has a rule of its own for the solution.  UPL differentiates the
-    factorisation, so the factors are made here again, of the matrix itself.
+    JAX cuts the derivative of the factors and has a rule of its own for the solution, as traced functions have
+    (`matrices.solved`).  That is for one matrix and right sides along the last axis, as jax.numpy makes it; else the factors
+    are made here again, of the matrix itself, and differentiated.
     """
     lengths, jaxprs = eqn.params["const_lengths"], eqn.params["jaxprs"]
     ends = np.cumsum([0, lengths.matvec, lengths.vecmat, lengths.solve])
@@ -75,5 +77,9 @@ def linear_solve(eqn: Any, *args: Any) -> list[Any]:
     if (lengths.matvec, lengths.solve) != (1, 2) or inside != ["_lu_solve"]:  # as jax.numpy.linalg makes it
         raise fail("UPL1936", "a linear solve by functions of one's own is not built",
                    help="use jnp.linalg.solve, or triangular solves")  # fmt: skip
-    factors, _, permutation = matrices.lu(traced(matvec[0]))
+    a, b = traced(matvec[0]), traced(right[0])
+    product = next(iter(jaxprs.matvec.jaxpr.eqns))
+    if a.ndim == 2 and b.ndim <= 2 and product.params.get("dimension_numbers") == (((1,), (b.ndim - 1,)), ((), ())):
+        return [matrices.solved(a, b[:, None])[:, 0] if b.ndim == 1 else transpose(matrices.solved(a, transpose(b)))]
+    factors, _, permutation = matrices.lu(a)
     return evaluate(solve.jaxpr, solve.consts, [factors, permutation, *right])

@@ -19,7 +19,7 @@ from upl_mlir.frontend.tensor import Apply, Expr, Number
 from upl_mlir.frontend.trace import loops
 from upl_mlir.frontend.trace.array import Array, as_array, broadcast, common_shape, computed, filled, numbers
 from upl_mlir.frontend.trace.contract import matmul
-from upl_mlir.frontend.trace.functions.elements import UFUNCS, is_finite, still, where
+from upl_mlir.frontend.trace.functions.elements import UFUNCS, still, where
 from upl_mlir.frontend.trace.functions.folds import cumulative, fold_max, fold_min, fold_sum
 from upl_mlir.frontend.trace.functions.order import along, places
 from upl_mlir.frontend.trace.functions.shapes import triangle
@@ -70,6 +70,16 @@ def each(rule: Callable[..., Any]) -> Callable[..., Any]:
     return batched
 
 
+def times(change: Array, slope: Array) -> Array:
+    """0, with the derivative of `change` times `slope`: of what is made of such numbers, no engine needs the values."""
+    return computed(lambda x, s: Apply("with_derivative", (Number(0.0), x, s)), change, slope, word="derivative")
+
+
+def with_change(value: Array, change: Array) -> Array:
+    """The value, with the derivative of `change`."""
+    return computed(lambda v, x: Apply("with_derivative", (v, x, Number(1.0))), value, change, word="derivative")
+
+
 def _square(a: Array, what: str) -> int:
     n, m = a.shape
     if n != m:
@@ -79,11 +89,12 @@ def _square(a: Array, what: str) -> int:
 
 @each
 def triangular_solve(
-    a: Array, b: Array, *, lower: bool = True, left: bool = True, across: bool = False, unit: bool = False
+    a: Array, b: Array, *, lower: bool = True, left: bool = True, across: bool = False, unit: bool = False,
+    change: bool = False,
 ) -> Array:  # fmt: skip
     """x with a x = b; if not `left`, with x a = b; `across`: with the transpose of a; `unit`: with ones on its diagonal.
 
-    Row by row.  The other triangle of `a` is not looked at.
+    Row by row.  The other triangle of `a` is not looked at.  `change`: not the solution but its derivative by b (`times`).
     """
     matrix, right = numbers(a), numbers(b)
     if not left:  # x a = b is aᵀ xᵀ = bᵀ
@@ -96,14 +107,20 @@ def triangular_solve(
         at = k if lower else n - 1 - k
         row, value = matrix[at], right[at]
         solved = UFUNCS["less" if lower else "greater"](places(n), at)
-        value = value - fold_sum(where(solved[:, None], row[:, None] * x, 0), 0)
-        x[at] = value if unit else value / matrix[at, at]
+        share = times(x, row[:, None]) if change else row[:, None] * x
+        value = value - fold_sum(where(solved[:, None], share, 0), 0)
+        if not unit:
+            value = times(value, 1 / matrix[at, at]) if change else value / matrix[at, at]
+        x[at] = value
     return x if left else transpose(x)
 
 
 @each
 def cholesky(a: Array, *, upper: bool = False) -> Array:
-    """Column by column, the lower triangle, of which alone `a` is read; or the upper one."""
+    """Column by column, the lower triangle, of which alone `a` is read; or the upper one.
+
+    With Z = L⁻¹ dA L⁻ᵀ it changes by L times the lower triangle of Z, of whose diagonal a half counts.
+    """
     matrix = numbers(a)
     n = _square(matrix, "cholesky")
     matrix = transpose(matrix) if upper else matrix
@@ -113,6 +130,12 @@ def cholesky(a: Array, *, upper: bool = False) -> Array:
         root = _sqrt(matrix[k, k] - fold_sum(out[k] * out[k], 0))
         below = UFUNCS["greater_equal"](places(n), k)
         out[:, k] = where(below, where(_equal(places(n), k), root, column / root), 0)
+    i, j = places(n)[:, None], places(n)
+    symmetric = where(UFUNCS["less"](i, j), transpose(matrix), matrix)
+    y = triangular_solve(out, symmetric, change=True)
+    z = triangular_solve(out, y, left=False, across=True, change=True)
+    z = where(UFUNCS["less"](i, j), 0, where(_equal(i, j), z / 2, z))
+    out = with_change(out, fold_sum(times(z, out[:, :, None]), 1))
     return transpose(out) if upper else out
 
 
@@ -122,40 +145,45 @@ def _ratio(below: Expr, column: Expr, pivot: Expr) -> Expr:
     return Apply("?:", (below, ratio, Number(0)))
 
 
-def _alone(chosen: Expr, value: Expr) -> Expr:
-    """A value where it is chosen, and what changes no sum elsewhere: native code then reads the one that is chosen."""
-    return Apply("?:", (chosen, value, Number(-0.0)))
+def _is(at: Expr, number: Expr) -> Expr:
+    """Whether a place has a number that is data."""
+    return Apply("==", (at, Apply("int", (number,))))
+
+
+def _chosen(at: Expr, number: Expr, value: Expr) -> Expr:
+    """A value at the place that is a number, and what changes no sum elsewhere: native code reads the one that is chosen."""
+    return Apply("?:", (_is(at, number), value, Number(-0.0)))
 
 
 @each
 def lu(a: Array) -> tuple[Array, Array, Array]:
     """With partial pivoting: both factors in one matrix, the pivots, and the permutation of rows.
 
-    Which row is next is data: rows change places by choosing among all of them.
+    Which row is next is data.  Rows stay where they are, and `place` says where each would stand if they had changed places.
+    Of what is written once, the rows above the diagonal and the columns below it, each round hands out its own.
     """
     n = _square(a, "lu")
-    factors = numbers(a).copy()
-    i, j = places(n)[:, None], places(n)
-    permutation, pivots = places(n).copy(), filled((n,), 0.0)
-    for k in loops.range(n):
-        size = where(UFUNCS["greater_equal"](places(n), k), UFUNCS["absolute"](factors[:, k]), -1)
-        first = fold_min(where(_equal(size, fold_max(size, 0)), places(n), float(n)), 0)
-        chosen = computed(lambda at, row: Apply("==", (at, Apply("int", (row,)))), places(n), first, boolean=True)
-        here = _equal(places(n), k)
-        later = UFUNCS["greater"](i, k)
-        row = fold_sum(computed(_alone, chosen[:, None], factors), 0)
-        swapped = where(here[:, None], row, where(later, where(chosen[:, None], factors[k], factors), factors)).copy()
-        number = fold_sum(computed(_alone, chosen, permutation), 0)
-        moved = where(later[:, 0], where(chosen, permutation[k], permutation), permutation)
-        permutation[...] = where(here, number, moved)
-        pivots[k] = first
-        pivot = fold_sum(where(_equal(j, k), row, 0), 0)
-        column = fold_sum(where(_equal(j, k), swapped, 0), 1)
-        ratio = computed(_ratio, later[:, 0], column, pivot)
-        right = UFUNCS["greater"](j, k)
-        update = where(right, swapped - ratio[:, None] * row, where(_equal(j, k), ratio[:, None], swapped))
-        factors[...] = where(later, update, swapped)
-    return factors, pivots, permutation
+    places_ = places(n)
+
+    def step(carry: tuple[Array, Array], k: Any) -> tuple[tuple[Array, Array], tuple[Array, ...]]:
+        rest, place = carry
+        size = where(UFUNCS["greater_equal"](place, k), UFUNCS["absolute"](rest[:, k]), -1)
+        first = fold_min(where(_equal(size, fold_max(size, 0)), place, float(n)), 0)
+        first = where(first < n, first, k)  # there is no greatest number where one is NaN
+        number = fold_min(where(_equal(place, first), places_, float(n)), 0)
+        row = fold_sum(computed(_chosen, places_[:, None], number, rest), 0)
+        place = where(computed(_is, places_, number, boolean=True), k, where(_equal(place, k), first, place))
+        later = UFUNCS["greater"](place, k)
+        pivot = fold_sum(where(_equal(places_, k), row, 0), 0)
+        ratio = computed(_ratio, later, rest[:, k], pivot)
+        right = UFUNCS["greater"](places_, k)
+        rest = where(right, where(later[:, None], rest - ratio[:, None] * row, rest), rest)
+        return (rest, place), (row, ratio, first, number)
+
+    _, (rows, ratios, pivots, permutation) = loops.counted_scan(lambda c, x: step(c, x[0]), (numbers(a), places_), None, n)
+    ratio = transpose(ratios)[:, None, :]
+    columns = fold_sum(computed(_chosen, places_[:, None, None], permutation[:, None], ratio), 0)
+    return where(UFUNCS["greater_equal"](places_, places_[:, None]), rows, columns), pivots, permutation
 
 
 def _householder(a: Array) -> tuple[Array, Array]:
@@ -181,9 +209,8 @@ def qr(a: Array, *, full: bool = False) -> tuple[Array, Array]:
     """Q and R; with `full`, Q is square.
 
     Values are Householder's, with LAPACK's signs.  Reflections have no derivative where they have nothing to turn (a matrix
-    that is triangular already), although Q and R have one.  So the derivative goes another way: with R0 for the value of R,
-    without a derivative, the columns of A R0⁻¹ are nearly those of Q, and become so by the factor of Cholesky of their
-    products.
+    that is triangular already), although Q and R have one.  It is that of A R⁻¹ = Q, with Q and R for slopes.  So who
+    differentiates once gets by with Q and R themselves.
     """
     a = numbers(a)
     n, m = a.shape
@@ -192,11 +219,27 @@ def qr(a: Array, *, full: bool = False) -> tuple[Array, Array]:
     columns = q0 if full else q0[:, :least]
     turned = triangular_solve(r0[:least, :least], a[:, :least], lower=False, left=False)
     turned = concatenate([turned, q0[:, least:]], 1) if full and least < n else turned
-    root = cholesky(matmul(transpose(turned), turned))
-    smooth = triangular_solve(root, turned, left=False, across=True)
-    change = smooth - still(smooth)  # 0, but for the derivative; NaN where A has not full rank, as the derivative is then
-    q = columns + where(is_finite(change), change, 0)
+    q = with_change(columns, _orthonormal(turned))
+    if columns.shape[1] == least:
+        r = triangle(1)(matmul(transpose(q), a))
+        q = with_change(q, _change(q, r[:, :least], a[:, :least]))
     return q, triangle(1)(matmul(transpose(q), a))
+
+
+def _orthonormal(turned: Array) -> Array:
+    """Orthonormal columns, of such that are nearly so: with R0 for the value of R, without a derivative, the columns of
+    A R0⁻¹.  It has the derivatives of Q, all of them; they are NaN where A has not full rank."""
+    root = cholesky(matmul(transpose(turned), turned))
+    return triangular_solve(root, turned, left=False, across=True)
+
+
+def _change(q: Array, r: Array, a: Array) -> Array:
+    """What Q changes by, by A: with W = dA R⁻¹, and C = Qᵀ W, it is W + Q (L - Lᵀ - C), where L is C below the diagonal."""
+    w = triangular_solve(r, a, lower=False, left=False, change=True)
+    c = fold_sum(times(w[:, None, :], q[:, :, None]), 0)
+    i = places(len(c))
+    below = where(UFUNCS["greater"](i[:, None], i), c, 0)
+    return w + fold_sum(times((below - transpose(below) - c)[None], q[:, :, None]), 1)
 
 
 def _qr(a: Any, mode: str = "reduced") -> Any:
@@ -242,13 +285,24 @@ def _slogdet(a: Array) -> tuple[Array, Array]:
 
 @each
 def solved(a: Array, b: Array) -> Array:
-    """x with a x = b, of two matrices."""
+    """x with a x = b, of two matrices.
+
+    Its derivative is a⁻¹ (db - da x), by the factors that are there.  So the factorisation is differentiated only by who
+    differentiates twice: x and the factors are slopes here, and have derivatives of their own.
+    """
+    a, b = numbers(a), numbers(b)
     factors, _, permutation = lu(a)
     if len(a) != len(b):
         message = f"solve: a matrix of shape {a.shape}, a right side of shape {b.shape}"
         raise fail("UPL1931", message, help="they have as many rows")
-    right = transpose(along(transpose(numbers(b)), permutation))
-    return triangular_solve(factors, triangular_solve(factors, right, unit=True), lower=False)
+
+    def by_factors(right: Array, change: bool) -> Array:
+        y = triangular_solve(factors, transpose(along(transpose(right), permutation)), unit=True, change=change)
+        return triangular_solve(factors, y, lower=False, change=change)
+
+    x = by_factors(b, False)
+    change = b - fold_sum(times(a[:, :, None], x), 1)
+    return with_change(x, by_factors(change, True))
 
 
 def _solve(a: Any, b: Any) -> Array:

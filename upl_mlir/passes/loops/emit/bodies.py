@@ -92,13 +92,14 @@ class Bodies:
         args = tuple(
             self._as(resolve(o), wanted if k.is_float else None, env, at, memo)
             for o, k in zip(op.operands, kinds, strict=True)
+            if type(op) is not AlongOp or o is op.value
         )
+        if type(op) is AlongOp:
+            return args[0]
         if type(op) in _NAMES:
             return args[0] if args[0].kind is kind else Convert(kind, args[0])
         if type(op) is arith.SelectOp and (first := self.builder.holds(args[0], at)) is not None:
             return args[1] if first else args[2]
-        if type(op) is AlongOp:
-            return args[2]
         return folded(Apply(kind, op, args)) if self.builder.split else Apply(kind, op, args)
 
     def _as(
@@ -117,12 +118,12 @@ class Bodies:
 
 
 def _operands(v: SSAValue) -> list[SSAValue]:
-    """The values that a value is computed from in its body."""
+    """The values that a value is computed from in its body: not those that only its derivative needs."""
     if isinstance(v, BlockArgument):
         return []
     op = v.owner
     assert isinstance(op, Operation)
-    return [resolve(o) for o in op.operands]
+    return [resolve(o) for o in ((op.value,) if isinstance(op, AlongOp) else op.operands)]
 
 
 def _is_literal(op: object) -> bool:
