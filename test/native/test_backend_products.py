@@ -35,7 +35,7 @@ def _run(kernel: Any, modules: Any, a: Floats, b: Floats, c: Floats) -> Floats:
 # kind, and nothing at all.
 SHAPES = [
     (1, 1, 1), (3, 5, 7), (4, 4, 5), (1, 130, 64), (130, 1, 64), (2, 300, 1500), (9, 40, 20), (24, 32, 60), (61, 67, 71),
-    (250, 17, 40), (13, 1100, 300), (300, 33, 513), (64, 10, 64), (0, 4, 4), (4, 0, 4), (4, 4, 0),
+    (250, 17, 40), (13, 1100, 300), (300, 33, 513), (64, 10, 64), (1, 300, 37), (0, 4, 4), (4, 0, 4), (4, 4, 0),
 ]  # fmt: skip
 
 
@@ -59,7 +59,9 @@ def test_matrix_products(modules: Any, machine: Machine, layout: str, type_: str
         assert (np.abs(found - exact) <= unit * (k + 2) * size).all(), (m, n, k)
 
 
-@pytest.mark.parametrize("shape", [(3, 5, 7), (24, 32, 60), (61, 67, 71), (30, 40, 600), (2, 64, 1100)])
+@pytest.mark.parametrize(
+    "shape", [(3, 5, 7), (24, 32, 60), (61, 67, 71), (30, 40, 600), (2, 64, 1100), (1, 300, 37), (1, 700, 300)]
+)
 def test_ordered_products_are_those_of_plain_loops(modules: Any, machine: Machine, shape: tuple[int, int, int]) -> None:
     """Bit for bit: no reordering and no fusing, whatever the way."""
     m, n, k = shape

@@ -19,6 +19,10 @@ from upl_mlir.engines.native.products.tiles import (
 
 LITTLE = 16384
 """Bytes of B that stay in the first-level cache beside rows of C."""
+NEAR = 512 * 1024
+"""Bytes of B that the second-level cache holds. Chosen: half of it, or a quarter."""
+HELD = 16
+"""Vectors of a row of C that stay in registers beside numbers of A and B, of 32."""
 STREAM = 8
 """How many rows of B are read side by side where there is one row of A."""
 
@@ -34,7 +38,7 @@ def thin(f: TileFormat) -> str:
     with c.when(c.let(f"icmp sgt i64 {whole}, 0")):
         _strips(c, f, whole)
     with c.loop(whole, "%m") as i:
-        _stream(c, f, i)
+        _row(c, f, i)
     params = ("i64 %m, i64 %n, i64 %k, ptr noalias %a, i64 %step_a, ptr noalias %along_a, ptr noalias %b, "
               "ptr noalias %along_b, ptr noalias %c, i64 %step_c, i64 %anew")  # fmt: skip
     return f"define void @upl.thin.{f.name}({params}) #2 {{\nstart:\n" + "\n".join(c.lines) + "\n  ret void\n}\n"
@@ -98,14 +102,34 @@ def _strip(
         accumulate(c, f, len(there), "%k", targets, step, masks, there=there)
 
 
-def _stream(c: Code, f: TileFormat, i: str) -> None:
-    """One row: B is read once, some of its rows side by side from end to end, as memory likes it; C stays in L1."""
+def _row(c: Code, f: TileFormat, i: str) -> None:
+    """One row.  Where B comes from the second-level cache, strips of C stay in registers for the whole sum, wide ones, so
+    that as much of a row of B as can be is read at once."""
+    near = c.let(f"icmp sle i64 {c.mul('%n', '%k')}, {NEAR // f.bytes}")
+    count = HELD if f.lanes * f.bytes == 64 else HELD // 2  # of 32 registers, or of 16
+    begin = c.let(f"select i1 {near}, i64 {c.let(f'and i64 %n, {-count * f.lanes}')}, i64 0")
+    source, kept = c.at("%a", c.mul(i, "%step_a"), f.real), splat(c, f, c.let("icmp eq i64 %anew, 0"), "i1")
+    with c.loop("0", begin, str(count * f.lanes)) as j:
+        target, below = c.at("%c", c.add(c.mul(i, "%step_c"), j), f.real), c.at("%b", j, f.real)
+
+        def step(k: str) -> tuple[list[str], str]:
+            a, b = _place(c, "%along_a", k), _place(c, "%along_b", k)
+            return [c.at(source, a, f.real)], c.at(below, b, f.real)
+
+        accumulate(c, f, count, "%k", [target], step, None, there=[kept] * count)
+    with c.when(c.let(f"icmp slt i64 {begin}, %n")):
+        _stream(c, f, i, begin)
+
+
+def _stream(c: Code, f: TileFormat, i: str, begin: str) -> None:
+    """One row from a column on: B is read once, some of its rows side by side from end to end, as memory likes it; C stays
+    in L1."""
     source, target = c.at("%a", c.mul(i, "%step_a"), f.real), c.at("%c", c.mul(i, "%step_c"), f.real)
     blocks, vectors = c.let(f"and i64 %k, {-STREAM}"), c.let(f"and i64 %n, {-f.lanes}")
     tail = first_lanes(c, f, c.sub("%n", vectors))
     rest = c.let(f"icmp slt i64 {vectors}, %n")
-    for begin, end, count in (("0", blocks, STREAM), (blocks, "%k", 1)):
-        with c.loop(begin, end, str(count)) as k:
+    for first, end, count in (("0", blocks, STREAM), (blocks, "%k", 1)):
+        with c.loop(first, end, str(count)) as k:
             each = [c.add(k, str(r)) for r in range(count)]
             numbers = [
                 splat(c, f, c.let(f"load {f.real}, ptr {c.at(source, _place(c, '%along_a', x), f.real)}")) for x in each
@@ -124,7 +148,7 @@ def _stream(c: Code, f: TileFormat, i: str) -> None:
                     total = multiply_add(c, f, number, load(c, f, c.at(line, j, f.real), mask), total)
                 store(c, f, place, total, mask)
 
-            with c.loop("0", vectors, str(f.lanes)) as j:
+            with c.loop(begin, vectors, str(f.lanes)) as j:
                 step(j, None)
             with c.when(rest):
                 step(vectors, tail)
