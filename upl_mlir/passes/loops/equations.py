@@ -45,7 +45,7 @@ from upl_mlir.passes.loops.places import place_of
 from upl_mlir.passes.loops.pull import Inverse, PulledArrow, disjoint, invert, subtract, union
 from upl_mlir.passes.loops.system import Equation, System
 from upl_mlir.passes.loops.terms import Choice, Convert, Fold, Get, IndexValue, Number, Part, Term, alike
-from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
+from upl_mlir.poly.expr import TRUE, Div, Formula, IndexExpr
 from upl_mlir.poly.linear import Con, Cons, Linear
 
 MAX_PIECES = 16
@@ -191,7 +191,8 @@ class Builder:
         pieces: list[tuple[Cons, Term]] = []
         for at, term in eq.pieces:
             for i, (other, same) in enumerate(pieces):
-                both = union(self.lin, other, at) if alike(same, term) else None
+                divided = any(isinstance(x, Div) for c in (*other, *at) for x in c.e.atoms())
+                both = union(self.lin, other, at, self._exists if divided else None) if alike(same, term) else None
                 if both is not None:
                     pieces[i] = (both, same)
                     break

@@ -38,6 +38,8 @@ SUM = 1_000_000
 WORTH = 8
 """Recomputing up to this much (in additions) for each element is cheaper than an array. Chosen, not measured."""
 
+FUNCTION = 25
+"""What a function costs, in additions. Chosen: the polynomials take from 15 to 30."""
 LOOKUP = 2
 """Reading an element that data choose, with the comparison that it is there, in additions. Chosen: it is about that of
 reading what was kept of it, which had to be written before."""
@@ -60,7 +62,7 @@ def op_cost(op: Operation) -> int:
     """What an operation costs, in additions."""
     if isinstance(op, _FREE):
         return 0
-    return 6 if isinstance(op, _SLOW) else 25 if isinstance(op, _FUNCTIONS) else 1
+    return 6 if isinstance(op, _SLOW) else FUNCTION if isinstance(op, _FUNCTIONS) else 1
 
 
 
@@ -269,15 +271,27 @@ class Graph:
             if v in self.stored_values or isinstance(a.source, InputOp) or self.body_cost(v) == 0:
                 continue
             n = self.value_evals(v)
-            if n > 1 and (min(n, MANY) - 1) * self.value_cost(v) > self.worth:
+            several = n > 1 and (min(n, MANY) - 1) * self.value_cost(v) > self.worth
+            if several or (self.worth and self._read_side_by_side(v) and self.value_cost(v) >= FUNCTION):
                 self.stored_values.add(v)
                 self._forget_evals(v)
+
+    def _read_side_by_side(self, v: SSAValue) -> bool:
+        """Whether one instance reads several elements of a value, as where pairs are joined.
+
+        Its term would hold that of the value several times, and so on: it doubles with each level of a tree.  Stored, the
+        value has a loop of its own, and that is one of vectors.
+        """
+        inputs = dict.fromkeys((a.target.symbol, a.port.name) for a in self.out_of.get(v, ()))
+        return len({name for name, _ in inputs}) < len(inputs)
 
     def _think_again(self, order: Sequence[Port]) -> None:
         """Compute values where they are used that were stored because of what they need, which is stored itself by now."""
         self._costs.clear()
         for v in dict.fromkeys(resolve(a.send.value) for p in order for a in self.into.get(p, ())):
-            if v in self.stored_values and (min(self.value_evals(v), MANY) - 1) * self.value_cost(v) <= self.worth:
+            if v not in self.stored_values or self._read_side_by_side(v):
+                continue
+            if (min(self.value_evals(v), MANY) - 1) * self.value_cost(v) <= self.worth:
                 self.stored_values.remove(v)
                 self._forget_evals(v)
 

@@ -355,13 +355,15 @@ def disjoint(lin: Linear, cases: Sequence[Cons]) -> list[Cons]:
     return out
 
 
-def union(lin: Linear, a: Cons, b: Cons) -> Cons | None:
-    """Two cases as one; None if together they are none."""
+def union(lin: Linear, a: Cons, b: Cons, exists: Callable[[Cons], bool] | None = None) -> Cons | None:
+    """Two cases as one; None if together they are none.  `exists` proves by sets that constraints have no point: where
+    remainders come in, as in two cases of even and odd numbers, these questions alone do not."""
     plain = [[Con(k) for c in x for k in ((c.e, -c.e) if c.eq else (c.e,))] for x in (a, b)]
     both = [c for mine, other in ((plain[0], b), (plain[1], a)) for c in mine if lin.implies(other, c)]
     for rest in subtract(lin, tuple(dict.fromkeys(both)), a):
-        if not all(lin.implies(rest, c) for c in b):
-            return None
+        for outside in ((*rest, n) for c in b if not lin.implies(rest, c) for n in c.negated()):
+            if lin.feasible(outside) and (exists is None or exists(outside)):
+                return None
     return lin.minimal(both)
 
 
