@@ -1,4 +1,4 @@
-"""`transform/truths.py`: what is left of a condition has its value, under all assignments, and asks no more than before."""
+"""`by_data/truths.py`: what is left of a condition has its value, under all assignments, and asks no more than before."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.dialects.upl.query import poly_context
 from upl_mlir.passes.loops.system import Equation, System
 from upl_mlir.passes.loops.terms import Apply, Fold, Get, IndexValue, Number, Part, Term, inner_first, made_of
-from upl_mlir.passes.loops.transform.truths import simplify_truths
+from upl_mlir.passes.loops.transform.by_data.truths import simplify_truths
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.linear import Con, Linear
 

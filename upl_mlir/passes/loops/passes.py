@@ -25,7 +25,11 @@ from upl_mlir.passes.loops.order import NoOrder, Scheduler
 from upl_mlir.passes.loops.program import LoopProgram
 from upl_mlir.passes.loops.statements import edges, statements
 from upl_mlir.passes.loops.transform import checkpoints, columns, reuse, running, unroll, wavefront
-from upl_mlir.passes.loops.transform.empty import ask_no_empty_gathers
+from upl_mlir.passes.loops.transform.by_data.empty import ask_no_empty_gathers
+from upl_mlir.passes.loops.transform.by_data.equal import share_indices
+from upl_mlir.passes.loops.transform.by_data.searches import part_searches
+from upl_mlir.passes.loops.transform.by_data.single import gather_as_made
+from upl_mlir.passes.loops.transform.by_data.truths import simplify_truths
 from upl_mlir.passes.loops.transform.followed import follow_copies
 from upl_mlir.passes.loops.transform.forward import Forwarder
 from upl_mlir.passes.loops.transform.invariant import (
@@ -37,9 +41,7 @@ from upl_mlir.passes.loops.transform.invariant import (
 from upl_mlir.passes.loops.transform.products import Splitter
 from upl_mlir.passes.loops.transform.quotients import split_quotients
 from upl_mlir.passes.loops.transform.results import make_in_place
-from upl_mlir.passes.loops.transform.searches import part_searches
-from upl_mlir.passes.loops.transform.single import gather_as_made
-from upl_mlir.passes.loops.transform.truths import simplify_truths
+from upl_mlir.passes.loops.transform.unread import drop_unread
 from upl_mlir.passes.storage import Storage
 
 
@@ -129,8 +131,9 @@ class FollowCopiesPass(LoopPass):
 
     Requires: equations, no schedule yet (`raise-to-loops`).
     Establishes: arrays without rounds, where each element is written in one round and all copies go; the same numbers.
-    Sums are cut between what was written and what stands there from the beginning, but not under `ordered`.
-    Source: copy propagation on arrays.
+    Sums are cut between what was written and what stands there from the beginning, but not under `ordered`.  Folds that
+    nobody reads go (`transform/unread.py`): a triangle is left of those that are read behind a condition on indices.
+    Source: copy propagation on arrays; dead code elimination.
 
         x<0,i> = 0;  x<k,i> = x<k-1,i> where i != k-1;  x<k,k-1> = b<k-1> - + over r of A<k-1,r> * x<k-1,r>
         ->
@@ -141,7 +144,8 @@ class FollowCopiesPass(LoopPass):
     stage: ClassVar[Stage] = Stage.EQUATIONS
 
     def step(self, p: LoopProgram) -> bool:
-        return follow_copies(p.system, ordered=p.ordered)
+        some = follow_copies(p.system, ordered=p.ordered)
+        return drop_unread(p.system) or some
 
 
 @dataclass(frozen=True)
@@ -172,11 +176,12 @@ class InvariantFieldsPass(LoopPass):
     """What is the same in each step is computed once; where data choose elements, what need not be stored is not.
 
     Arrays lose the fields on which their elements do not depend (`transform/invariant.py`): a value that goes to all rows of
-    a product is kept once.  The rest is for programs in which data choose elements.  The test whether a gather has
-    summands is removed, of sums if the sign of 0 does not matter (`transform/empty.py`). Each condition is tested once,
-    and not where the answer is known (`transform/truths.py`). Truth values that are only gathered are gathered as they
-    are made (`transform/single.py`). Gathers that look for their summands get arrays of their own (`transform/searches.py`).
-    An array of which an output is a copy is made in place of the output (`transform/results.py`).
+    a product is kept once.  The rest is for programs in which data choose elements (`transform/by_data`).  Indices that are
+    computed in the same way are one array (`equal.py`).  The test whether a gather has summands is removed, of sums if the
+    sign of 0 does not matter (`empty.py`). Each condition is tested once, and not where the answer is known (`truths.py`).
+    Truth values that are only gathered are gathered as they are made (`single.py`). Gathers that look for their summands get
+    arrays of their own (`searches.py`). An array of which an output is a copy is made in place of the output
+    (`transform/results.py`).
 
     Requires: equations, no schedule yet.
     Establishes: fewer elements, with the same values; `relaxed` sums may differ in the sign of 0.
@@ -191,7 +196,8 @@ class InvariantFieldsPass(LoopPass):
     def step(self, p: LoopProgram) -> bool:
         if not (p.compared or chosen_by_data(p.system)):
             return take_invariant_fields(p.system)
-        some = settle_comparisons(p.system)
+        some = share_indices(p.system)
+        some |= settle_comparisons(p.system)
         some |= simplify_truths(p.system)
         some |= ask_no_empty_gathers(p.system, signed=p.ordered)
         some |= simplify_truths(p.system, counts=True)

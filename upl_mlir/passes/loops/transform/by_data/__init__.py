@@ -1,0 +1,1 @@
+"""Transformations of programs in which data choose elements."""
