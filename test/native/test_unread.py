@@ -23,11 +23,11 @@ param n >= 1
 input A<i,k> in 0<=i<n, 0<=k<n { #n -> P.a<i,*,k>; #n -> P.b<*,i,k> }
 output R<i> in 0<=i<n
 output Q<j> in 0<=j<n
-node P<i,j,k> in 0<=i<n, 0<=j<n, 0<=k<n { in a, b; -> S.s<i,j>a*b }
+node P<i,j,k> in 0<=i<n, 0<=j<n, 0<=k<n { in a, b; a*b -> S.s<i,j> }
 node S<i,j> in 0<=i<n, 0<=j<n { in @(+) s[n]; CONDITION ? s/(s*s + 1) + exp(s) : 1 -> R_.r<i>; CONDITION ? s : 2 -> Q_.q<j> }
 node R_<i> in 0<=i<n { in @(+) r[n]; r -> R }
 node Q_<j> in 0<=j<n { in @(+) q[n]; q -> Q }
-""".replace("-> S.s<i,j>a*b", "a*b -> S.s<i,j>")
+"""
 
 
 def bounds(found: LoopProgram, array: str) -> list[str]:

@@ -17,7 +17,7 @@ def verify(module: ModuleOp) -> None:
     try:
         module.verify()
     except DiagnosticException as e:
-        raise UplError(Diagnostic("UPL1100", _first_line(e), culprit_span(e) or _find_culprit(module))) from e
+        raise UplError(Diagnostic("UPL1100", _first_line(e), _culprit_span(e) or _find_culprit(module))) from e
 
 
 def verify_made(module: ModuleOp) -> None:
@@ -29,7 +29,7 @@ def verify_made(module: ModuleOp) -> None:
         verify(module)
 
 
-def culprit_span(e: BaseException) -> Span | None:
+def _culprit_span(e: BaseException) -> Span | None:
     """The position of the operation that a verifier complained about, where it is known."""
     op = getattr(e, "culprit", None)
     return span_of(op) if op is not None else None

@@ -68,10 +68,10 @@ class Library:
         self.metadata.append(f"!{at} = distinct !{{!{at}{parts}}}")
         return f", !llvm.loop !{at}"
 
-    def around(self) -> str:
-        """Metadata for the jump back of a loop with others inside, which stays a loop in a large program."""
+    def around(self, parts: str) -> str:
+        """Metadata for the jump back of a loop with others inside, of which this is said in a large program alone."""
         self.outer.append(len(self.metadata))
-        return self.known(', !{!"llvm.loop.unroll.disable"}')
+        return self.known(parts)
 
     def rare(self) -> str:
         """Metadata for a conditional jump whose second way is hardly ever taken."""

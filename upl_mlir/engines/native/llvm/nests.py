@@ -43,7 +43,7 @@ def parallel_loop(e: Emitter, op: scf.ParallelOp, depth: int, lower: str, upper:
         for o in inside
     )
     if depth < len(op.lowerBound) - 1 or not plain:
-        with e.code.loop(lower, upper, step, note=e.library.around()) as iv:
+        with e.code.loop(lower, upper, step, note=e.library.around(tails.A_LOOP)) as iv:
             yield iv
         return
     e.code.access, note = e.library.independent("" if e.ordered else tails.metadata(op))

@@ -12,39 +12,27 @@ Source: value numbering (Cocke 1970), of whole arrays.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
 from dataclasses import replace
 
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.passes.loops.system import Equation, System
-from upl_mlir.passes.loops.terms import (
-    Apply,
-    Choice,
-    Convert,
-    Entry,
-    Fold,
-    Get,
-    IndexValue,
-    Number,
-    Term,
-    arguments,
-    inner_first,
-    renamed,
-)
+from upl_mlir.passes.loops.terms import Term, alike, renamed, under
 from upl_mlir.poly.expr import IndexExpr
-from upl_mlir.poly.linear import Cons
 
 
 def share_indices(system: System) -> bool:
     """Change the system; whether there were equal arrays of indices."""
     some = False
     while True:
-        first: dict[Hashable, str] = {}
+        first: list[str] = []
         same: dict[str, str] = {}
         for name, eq in system.equations.items():
-            if eq.output or eq.kind is not Kind.INT or (key := _key(eq)) is None:
+            if eq.output or eq.kind is not Kind.INT:
                 continue
-            if (other := first.setdefault(key, name)) != name:
+            other = next((n for n in first if _same(system.equations[n], eq)), None)
+            if other is None:
+                first.append(name)
+            else:
                 same[name] = other
         if not same:
             return some
@@ -57,39 +45,13 @@ def share_indices(system: System) -> bool:
         }
 
 
-def _key(eq: Equation) -> Hashable:
-    """What an array is, its name and those of its fields apart; None if it is made of folds or choices."""
-    fields = {f: IndexExpr.of(f"#{n}") for n, f in enumerate(eq.fields)}
-    pieces: list[Hashable] = []
-    for cons, term in eq.pieces:
-        keys: dict[Term, Hashable] = {}
-        numbers: dict[Hashable, int] = {}
-        for t in inner_first(term, arguments):
-            if (own := _own(t, fields)) is None:
-                return None
-            keys[t] = numbers.setdefault((own, t.kind, *(keys[a] for a in arguments(t))), len(numbers))
-        pieces.append((_cases((cons,), fields), tuple(numbers)))
-    return eq.kind, len(eq.fields), eq.planar, _cases(eq.domain, fields), tuple(pieces)
-
-
-def _cases(cases: tuple[Cons, ...], fields: Mapping[str, IndexExpr]) -> Hashable:
-    return tuple(frozenset(c.substitute(dict(fields)) for c in cons) for cons in cases)
-
-
-def _own(t: Term, fields: Mapping[str, IndexExpr]) -> Hashable:
-    """What a term is besides its kind and its arguments."""
-    match t:
-        case Number():
-            return "number", repr(t.value)
-        case IndexValue(e):
-            return "index", e.substitute(dict(fields))
-        case Get(_, array, index):
-            return "get", array, tuple(e.substitute(dict(fields)) for e in index)
-        case Entry(_, table):
-            return "entry", table
-        case Convert():
-            return "convert"
-        case Apply(_, op):
-            return "apply", op.name, tuple(sorted((n, str(a)) for n, a in op.properties.items()))
-        case Fold() | Choice():
-            return None
+def _same(a: Equation, b: Equation) -> bool:
+    """Whether two arrays are one, the names of their fields apart."""
+    sizes = [(len(x.fields), len(x.domain), len(x.pieces), x.planar) for x in (a, b)]
+    if sizes[0] != sizes[1]:
+        return False
+    here = dict(zip(b.fields, map(IndexExpr.of, a.fields), strict=True))
+    cases = zip((*a.domain, *(c for c, _ in a.pieces)), (*b.domain, *(c for c, _ in b.pieces)), strict=True)
+    if any(set(x) != {c.substitute(here) for c in y} for x, y in cases):
+        return False
+    return all(alike(x, under(y, here)) for (_, x), (_, y) in zip(a.pieces, b.pieces, strict=True))
