@@ -181,6 +181,41 @@ def test_an_arrow_that_is_not_taken(engine: Any, condition: str) -> None:
     assert outcome(p, engine, d) == outcome(p, "reference", d) != "UPL1604"
 
 
+SLOPES = """program slopes
+const T[0:1] = [1.0, 2.0]
+input X<i>: real in 0<=i<3 { -> S.x<i> }
+input K<i>: int in 0<=i<3 { -> S.k<i> }
+node S<i> { in x: real, k: int
+  n = k > 5 ? 8 floordiv (k-7) : k
+  s = T[n]
+  q = x*x
+  with_derivative(q, x, s) -> Y<i>
+}
+output Y<i>: real in 0<=i<3
+"""
+
+
+@pytest.mark.parametrize("engine", ["interp", "reference", "token", "native", "rtl"])
+def test_what_only_derivatives_need(engine: Any) -> None:
+    """The value needs no slope, so a slope that has no value is an error of the derivative alone."""
+    p, x, k = upl.load(SLOPES), np.array([1.0, 2.0, 3.0]), np.array([0, 2, 7])
+    assert upl.compile(p, engine=engine)(X=x, K=k)["Y"].tolist() == [1, 4, 9]
+    d = upl.vjp(p, "Y", "X")
+    found = upl.compile(d, engine=engine)(X=x, K=[0, 1, 1], d_Y=np.ones(3))
+    assert found["d_X"].tolist() == [1, 2, 2]
+    with pytest.raises(upl.UplError, match=r"UPL1604|UPL1706"):
+        upl.compile(d, engine=engine)(X=x, K=[0, 1, 2], d_Y=np.ones(3))
+
+
+@pytest.mark.parametrize("engine", ["interp", "token", "native"])
+def test_what_no_result_needs(engine: Any) -> None:
+    """Tokens are made all the same, and their errors told; native code computes what results need (docs/native.md)."""
+    text = SLOPES.replace("S.k<i>", "S.k<i>; -> D.k<i>") + "node D<i> { in k: int; k*k -> S.unread<i> }\n"
+    p = upl.load(text.replace("in x: real, k: int", "in x: real, k: int, unread: int"))
+    wanted = {"Y": [1, 4, 9]} if engine == "native" else "UPL1604"
+    assert outcome(p, engine, {"X": np.array([1.0, 2.0, 3.0]), "K": np.array([0, 1, 2**40])}) == wanted
+
+
 @pytest.mark.parametrize("engine", ["interp", "reference", "token", "native", "rtl"])
 def test_arrays_without_entries(engine: Any) -> None:
     text = "program none\nconst K = 0\nconst N[0:K-1] = []\ninput B<i>: int in 0<=i<3 { -> S.b<i> }\n"

@@ -24,7 +24,7 @@ from xdsl.dialects.builtin import AnyFloat, IntegerAttr, i1, i64
 from xdsl.ir import Block, Operation, SSAValue
 
 from upl_mlir.dialects.upl import ArrayOp, InputOp, LetOp, LookupOp, ModOp, NodeOp, ProgramOp, RefOp, SendOp, Special
-from upl_mlir.dialects.upl.precision import resolve
+from upl_mlir.dialects.upl.precision import needed, resolve
 from upl_mlir.dialects.upl.query import array_values, first_index
 from upl_mlir.ops.values import Body
 from upl_mlir.poly.expr import TRUE, Formula
@@ -114,7 +114,7 @@ class Needs:
                 static = isinstance(op, (*_SUMS, arith.ConstantOp, RefOp))
                 if static and all(resolve(v) in self._indices for v in op.operands):
                     self._indices.add(op.results[0])
-                self.may_fail[op] = self._guard(op) is not None or any(map(self._fails, op.operands))
+                self.may_fail[op] = self._guard(op) is not None or any(map(self._fails, needed(op)))
 
     def _fails(self, v: SSAValue) -> bool:
         op = resolve(v).owner
@@ -205,7 +205,7 @@ class Needs:
     def _needed(self, op: Operation, cases: list[Case]) -> None:
         together = self.cases[op] = cases[0] if len(cases) == 1 else _joined(cases)
         for case in cases if all(c.root is c for c in cases) else [together]:
-            for at in range(len(op.operands)):
+            for at in (i for i, v in enumerate(op.operands) if v in needed(op)):
                 side = _side(op, at)
                 self._use(op, at, case if side is None else Case(case, case.root, op, side))
 
@@ -219,7 +219,7 @@ class Needs:
                 return True
             if isinstance(found, Operation) and found not in seen:
                 seen.add(found)
-                todo += found.operands
+                todo += needed(found)
                 if found in self.cases:
                     todo += _conditions(self.cases[found])
         return False

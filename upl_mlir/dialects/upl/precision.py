@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import Float32Type, IntegerType, i1
 from xdsl.ir import BlockArgument, Operation, SSAValue
@@ -11,7 +13,7 @@ from upl_mlir.dialects.upl.attributes import Port, UplType
 from upl_mlir.dialects.upl.kinds import Kind, kind_of
 from upl_mlir.dialects.upl.ops import InputOp, NodeOp, OutputOp, ProgramOp
 from upl_mlir.dialects.upl.query import span_of
-from upl_mlir.dialects.upl.values import LetOp, LookupOp, RefOp
+from upl_mlir.dialects.upl.values import AlongOp, LetOp, LookupOp, RefOp
 
 WEAK = (arith.ConstantOp, RefOp, arith.SIToFPOp, arith.UIToFPOp)
 """Operations whose results take the precision of where they are used."""
@@ -22,6 +24,12 @@ def resolve(v: SSAValue) -> SSAValue:
     while type(v) is not BlockArgument and type(owner := v.owner) is LetOp:  # no subclasses: faster
         v = owner.value
     return v
+
+
+def needed(op: Operation) -> Sequence[SSAValue]:
+    """The operands that the value of an operation is computed from: not the slopes of `with_derivative`, which only its
+    derivative needs (LANGUAGE 2)."""
+    return (op.value,) if type(op) is AlongOp else op.operands
 
 
 def require_one_real(program: ProgramOp, real: Kind) -> None:

@@ -33,7 +33,7 @@ from upl_mlir.dialects.upl import (
     StopGradientOp,
 )
 from upl_mlir.dialects.upl.kinds import Kind, kind_of
-from upl_mlir.dialects.upl.precision import WEAK, Kinds, resolve
+from upl_mlir.dialects.upl.precision import WEAK, Kinds, needed, resolve
 from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.engines.interp.exprs import Scope, Writer, number_text, tuple_text
 from upl_mlir.engines.interp.ieee import round_f32
@@ -195,7 +195,7 @@ class Body:
 
     def _definers(self, op: Operation) -> list[Operation]:
         """The operations that compute the operands."""
-        return [o for v in op.operands for o in [resolve(v).owner] if isinstance(o, Operation)]
+        return [o for v in needed(op) for o in [resolve(v).owner] if isinstance(o, Operation)]
 
     def text(self, v: SSAValue, kind: Kind | None = None) -> str:
         """Source of a value; `kind` is the precision wanted of literals and of converted integers."""

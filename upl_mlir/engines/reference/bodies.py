@@ -32,7 +32,7 @@ from upl_mlir.dialects.upl import (
     UplType,
 )
 from upl_mlir.dialects.upl.kinds import Kind
-from upl_mlir.dialects.upl.precision import require_one_real
+from upl_mlir.dialects.upl.precision import needed, require_one_real
 from upl_mlir.dialects.upl.query import (
     array_values,
     arrows,
@@ -239,14 +239,14 @@ class Firing:
 
     def _needs(self, op: Operation) -> Iterator[Operation]:
         """The operations that compute what an operation needs, for the first operand first: it may choose the others."""
-        for v in op.operands:
+        for v in needed(op):
             found = _definer(v)
             if found is not None and self._needed(op, v):
                 yield found
 
     def _needed(self, op: Operation, v: SSAValue) -> bool:
         """Whether an operation needs one of its operands, of which the first one may be known."""
-        first = op.operands[0]
+        first = needed(op)[0]
         found = _definer(first)
         if v is first or (found is not None and found.results[0] not in self.known):
             return v is first
@@ -256,7 +256,7 @@ class Firing:
             case arith.AndIOp() | arith.OrIOp() if op.results[0].type == i1:
                 return bool(self._value(first)) is isinstance(op, arith.AndIOp)
             case _:
-                return True
+                return v in needed(op)
 
     def _result(self, op: Operation, form: Form) -> Value:
         if isinstance(op, LookupOp):
@@ -266,7 +266,7 @@ class Firing:
         wide = [Form.F64 if Form.F64 in forms else None for _ in op.operands]
         if form.small is not None and isinstance(op, mlir_math.PowFOp) and _known(op.rhs):
             wide[1] = Form.F64  # an exponent that is a constant is no number of the type
-        first = op.operands[0]  # decides if another one is not needed, and may stand for it
+        first = needed(op)[0]  # decides if another one is not needed, and may stand for it
         operands = [
             self._value(v if self._needed(op, v) else first, w) for v, w in zip(op.operands, wide, strict=True)
         ]

@@ -14,7 +14,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from upl_mlir.dialects.upl import AlongOp, LookupOp, RefOp, StopGradientOp
 from upl_mlir.dialects.upl.kinds import Kind
-from upl_mlir.dialects.upl.precision import WEAK, Kinds, resolve
+from upl_mlir.dialects.upl.precision import WEAK, Kinds, needed, resolve
 from upl_mlir.passes.loops.known import folded
 from upl_mlir.passes.loops.terms import Apply, Convert, Entry, IndexValue, Number, Term, inner_first
 from upl_mlir.poly.expr import IndexExpr
@@ -118,12 +118,12 @@ class Bodies:
 
 
 def _operands(v: SSAValue) -> list[SSAValue]:
-    """The values that a value is computed from in its body: not those that only its derivative needs."""
+    """The values that a value is computed from in its body."""
     if isinstance(v, BlockArgument):
         return []
     op = v.owner
     assert isinstance(op, Operation)
-    return [resolve(o) for o in ((op.value,) if isinstance(op, AlongOp) else op.operands)]
+    return [resolve(o) for o in needed(op)]
 
 
 def _is_literal(op: object) -> bool:
