@@ -49,7 +49,7 @@ def columns(plan: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("gather", ["relaxed", "ordered"])
-@pytest.mark.parametrize("shape", [(1, 1), (40, 7), (39, 40), (70, 33)])
+@pytest.mark.parametrize("shape", [(1, 1), (40, 7), (39, 40), (70, 33), (5, 5), (6, 7), (3, 4)])
 def test_folds_of_columns(shape: tuple[int, int], gather: Any) -> None:
     a = np.random.default_rng(1).standard_normal(shape)
     p = upl.load(COLUMNS)

@@ -19,7 +19,7 @@ from upl_mlir.diagnostics import error
 from upl_mlir.engines.native.llvm import pipelined, tails, vector_loops
 from upl_mlir.engines.native.llvm.chosen import chains, streams
 from upl_mlir.engines.native.llvm.emitter import Emitter
-from upl_mlir.engines.native.llvm.nests import nest
+from upl_mlir.engines.native.llvm.nests import nest, several_rows
 from upl_mlir.engines.native.llvm.parallel import emit_threaded
 from upl_mlir.engines.native.llvm.scratch import stack_words
 from upl_mlir.engines.native.llvm.text import byte_size, llvm_type
@@ -50,6 +50,7 @@ class FunctionEmitter(Emitter):
         if found is not None:
             self.values.update(zip(op.res, found, strict=True))
             return
+        lower = several_rows(self, op, lower, upper, step)
         lower, first = streams.ahead(self, op, lower, upper, step, self.texts(op.iter_args))
         header, inside, done = c.label("for"), c.label("body"), c.label("done")
         before = c.block

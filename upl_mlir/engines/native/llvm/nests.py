@@ -1,4 +1,11 @@
-"""Parallel loops as nests that one thread runs, the innermost one in vectors where that can be."""
+"""Parallel loops as nests that one thread runs, the innermost one in vectors where that can be.
+
+A row into which a loop folds others is read and written once for several of them (`several_rows`):
+
+    for r: for s: A[s] = max(A[s], B[r] + M[r,s])
+    ->
+    for r in steps of 4: for s: A[s] = max(max(max(max(A[s], B[r] + M[r,s]), B[r+1] + M[r+1,s]), …
+"""
 
 from __future__ import annotations
 
@@ -7,6 +14,8 @@ from contextlib import contextmanager
 
 from xdsl.dialects import memref, scf
 from xdsl.dialects.linalg.ops import FillOp, GenericOp
+from xdsl.ir import SSAValue
+from xdsl.traits import is_side_effect_free
 
 from upl_mlir.engines.native.llvm import tails, vector_loops
 from upl_mlir.engines.native.llvm.emitter import Emitter
@@ -50,3 +59,68 @@ def parallel_loop(e: Emitter, op: scf.ParallelOp, depth: int, lower: str, upper:
     with e.code.loop(lower, upper, step, note=note) as iv:
         yield iv
     e.code.access = ""
+
+
+ROWS = 4
+"""Rows that are folded into one at once.  Viterbi's score and gradient: 52 ms with 1, 47 with 2, 44.5 with 4, 45 with 8."""
+
+
+def several_rows(e: Emitter, op: scf.ForOp, lower: str, upper: str, step: str) -> str:
+    """Write most rounds of a loop that folds rows into one, `ROWS` at a time; gives the round with which the rest begins.
+
+    The summands of each element come in their order.  Source: unroll-and-jam (Allen and Kennedy 2001, section 8.4).
+    """
+    inner = folding(e, op)
+    if inner is None or step != "1" or e.scalar_code or (e.parallel and e.library.threads > 1):
+        return lower
+    c, variable = e.code, op.body.block.args[0]
+    first = [o for o in op.body.block.ops if o is not inner][:-1]
+    rounds = c.let(f"sub i64 {upper}, {lower}")
+    some = c.let(f"icmp sgt i64 {rounds}, 0", "c")
+    whole = c.let(f"select i1 {some}, i64 {c.let(f'and i64 {rounds}, {-ROWS}')}, i64 0")
+    rest = c.add(lower, whole)
+    with c.loop(lower, rest, str(ROWS)) as iv:
+        made: list[dict[SSAValue, object]] = []
+        for k in range(ROWS):
+            e.values[variable] = c.add(iv, str(k))
+            e.run(first)
+            made.append({v: e.values[v] for v in (variable, *(r for o in first for r in o.results))})
+        bounds = e.texts((inner.lowerBound[0], inner.upperBound[0], inner.step[0]))
+        with parallel_loop(e, inner, 0, *bounds) as at:
+            for values in made:
+                e.values.update(values)
+                e.values[inner.body.block.args[0]] = at
+                e.body(inner.body.block)
+    return rest
+
+
+def folding(e: Emitter, op: scf.ForOp) -> scf.ParallelOp | None:
+    """The loop over a row in a loop over rows, where these are folded into rows that stay the same."""
+    *ops, _ = op.body.block.ops
+    inner = [o for o in ops if isinstance(o, scf.ParallelOp)]
+    if len(inner) != 1 or op.iter_args or len(inner[0].lowerBound) != 1 or inner[0].initVals:
+        return None
+    (row,) = inner
+    around, body = [o for o in ops if o is not row], [*row.body.block.ops][:-1]
+    accesses = [o for o in (*around, *body) if isinstance(o, memref.LoadOp | memref.StoreOp)]
+    if not all(o in accesses or (not o.regions and is_side_effect_free(o)) for o in (*around, *body)):
+        return None
+    changing: set[SSAValue] = {op.body.block.args[0]}  # with the round, or with what is read
+    for o in (*around, *body):
+        if isinstance(o, memref.LoadOp) or any(v in changing for v in o.operands):
+            changing.update(o.results)
+    made = {op.body.block.args[0], *(v for o in (*around, *body) for v in o.results)}
+    if any(v in made for v in (*row.lowerBound, *row.upperBound, *row.step, *(o.memref for o in accesses))):
+        return None
+    stores = [o for o in accesses if isinstance(o, memref.StoreOp)]
+    written = {e.view(o.memref).root: o for o in stores}
+    again = [o for o in accesses if o not in stores and e.view(o.memref).root in written]
+    if not again or len(written) < len(stores) or any(o in around for o in (*stores, *again)):
+        return None
+    for o in (*stores, *again):
+        store = written[e.view(o.memref).root]
+        if o.memref is not store.memref or list(o.indices) != list(store.indices):
+            return None
+        if any(v in changing for v in o.indices):
+            return None
+    return row
