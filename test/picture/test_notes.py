@@ -13,6 +13,7 @@ import upl_mlir as upl
 from upl_mlir.api.drawing import Drawing
 from upl_mlir.api.programs import reverse
 from upl_mlir.picture.factored import factored
+from upl_mlir.picture.model import BoxKind
 from upl_mlir.picture.notes import Notes
 from upl_mlir.picture.text import LONGEST, pieces
 from upl_mlir.poly.expr import IndexExpr
@@ -115,6 +116,20 @@ def test_adjoints_keep_all_their_texts(name: str, examples: Path, read: Read, ti
         for text in (arrow.condition, arrow.value, arrow.count.removeprefix("#"), arrow.loops, arrow.index or ""):
             assert squeezed(text) in shown, (arrow.text, text)
         assert all(len(t.words) <= LONGEST for t in group.texts)
+
+
+@pytest.mark.parametrize("name", ["sparse/viterbi", "sparse/knapsack", "jacobi2d", "lstm", "spmv"])
+def test_boxes_keep_all_their_texts(name: str, examples: Path, read: Read) -> None:
+    """Each input with its type and its number of summands, each assignment and the fields."""
+    drawing = upl.draw(upl.load(examples / f"{name}.upl"))
+    found = read(drawing.svg())
+    for box in drawing.picture.boxes:
+        group = found.box(box.name)
+        shown = squeezed("".join(t.words for t in group.texts) + "".join(found.notes[n] for n in group.words("u-on-mark")))
+        lone = box.kind is BoxKind.LONE  # of which a plain input has the node's name alone
+        inputs = [p.text for p in box.ports if not (lone and p.text.isidentifier())]
+        for text in (*inputs, *box.lines, box.fields or ""):
+            assert squeezed(text) in shown, (box.name, text)
 
 
 # ------------------------------------------------------------------------------------------------- polynomials as products

@@ -115,8 +115,9 @@ def _shortened(box: Box, notes: Notes) -> Box:
     """The box with a footnote for what is long: of an input the number of summands, of an assignment the value."""
 
     def port(text: str) -> str:
-        head, bracket, count = text.partition("[")
-        return notes.short(count[:-1], f"{head}[", "]") if bracket else notes.short(text)
+        head, bracket, rest = text.partition("[")
+        count, _, behind = rest.rpartition("]")
+        return notes.short(count, f"{head}[", f"]{behind}") if bracket else notes.short(text)
 
     def line(text: str) -> str:
         head, equals, value = text.partition(" = ")
