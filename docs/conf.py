@@ -8,6 +8,8 @@ author = "The upl-mlir authors"
 extensions = ["myst_parser"]
 html_theme = "furo"
 html_title = "upl-mlir"
+html_static_path = ["site.css"]
+html_css_files = ["site.css"]
 exclude_patterns = ["check.schema.json"]
 myst_heading_anchors = 4
 # Pages link to files of the checkout too, which are not pages; and Pygments has no lexer for MLIR.
