@@ -11,7 +11,6 @@ from upl_mlir.frontend.jaxpr.evaluate import evaluate, traced
 from upl_mlir.frontend.trace.array import Array
 from upl_mlir.frontend.trace.functions import eigen, matrices
 from upl_mlir.frontend.trace.position import fail
-from upl_mlir.frontend.trace.reshape import transpose
 
 
 def triangular_solve(eqn: Any, a: Any, b: Any) -> Array:
@@ -67,7 +66,7 @@ def linear_solve(eqn: Any, *args: Any) -> list[Any]:
     """`jnp.linalg.solve` and `inv`.
 
     JAX cuts the derivative of the factors and has a rule of its own for the solution, as traced functions have
-    (`matrices.solved`).  That is for one matrix and right sides along the last axis, as jax.numpy makes it; else the factors
+    (`matrices.solved`).  That is for matrices and right sides along the last axis, as jax.numpy makes it; else the factors
     are made here again, of the matrix itself, and differentiated.
     """
     lengths, jaxprs = eqn.params["const_lengths"], eqn.params["jaxprs"]
@@ -79,7 +78,10 @@ def linear_solve(eqn: Any, *args: Any) -> list[Any]:
                    help="use jnp.linalg.solve, or triangular solves")  # fmt: skip
     a, b = traced(matvec[0]), traced(right[0])
     product = next(iter(jaxprs.matvec.jaxpr.eqns))
-    if a.ndim == 2 and b.ndim <= 2 and product.params.get("dimension_numbers") == (((1,), (b.ndim - 1,)), ((), ())):
-        return [matrices.solved(a, b[:, None])[:, 0] if b.ndim == 1 else transpose(matrices.solved(a, transpose(b)))]
+    batch, of = tuple(range(a.ndim - 2)), a.ndim - 1
+    if of - 1 <= b.ndim - 1 <= of and product.params.get("dimension_numbers") == (((of,), (b.ndim - 1,)), (batch, batch)):
+        columns = b[..., :, None] if b.ndim == of else matrices.turned(b)
+        x = matrices.solved(a, columns)
+        return [x[..., :, 0] if b.ndim == of else matrices.turned(x)]
     factors, _, permutation = matrices.lu(a)
     return evaluate(solve.jaxpr, solve.consts, [factors, permutation, *right])

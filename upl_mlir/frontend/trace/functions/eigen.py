@@ -17,14 +17,23 @@ import numpy as np
 
 from upl_mlir.frontend.tensor import Apply, Expr, Number
 from upl_mlir.frontend.trace import loops
-from upl_mlir.frontend.trace.array import Array, as_array, computed, filled, numbers
+from upl_mlir.frontend.trace.array import Array, as_array, broadcast, computed, filled, numbers
 from upl_mlir.frontend.trace.contract import matmul
 from upl_mlir.frontend.trace.functions.elements import UFUNCS, still, where
 from upl_mlir.frontend.trace.functions.folds import fold_max, fold_min, fold_sum
-from upl_mlir.frontend.trace.functions.matrices import each, qr, triangular_solve
+from upl_mlir.frontend.trace.functions.matrices import (
+    beside,
+    each,
+    main_diagonal,
+    qr,
+    spread,
+    square,
+    triangular_solve,
+    turned,
+)
 from upl_mlir.frontend.trace.functions.order import permuted, ranks
 from upl_mlir.frontend.trace.position import fail
-from upl_mlir.frontend.trace.reshape import concatenate, diagonal, transpose
+from upl_mlir.frontend.trace.reshape import concatenate
 
 _sqrt, _abs, _equal, _larger = (UFUNCS[name] for name in ("sqrt", "absolute", "equal", "maximum"))
 _LOOSE = 64.0
@@ -89,39 +98,54 @@ class Rotation:
 
     def rows(self, m: Array) -> Array:
         """The rows of a matrix, turned, and in the order of the next round."""
-        h = len(m) // 2
-        c, s = self.cos[:, None], self.sin[:, None]
-        return _moved(c * m[:h] - s * m[h:], s * m[:h] + c * m[h:])
+        h = m.shape[-2] // 2
+        c, s = self.cos[..., :, None], self.sin[..., :, None]
+        above, below = m[..., :h, :], m[..., h:, :]
+        return _moved(c * above - s * below, s * above + c * below, -2)
 
 
-def _moved(above: Array, below: Array) -> Array:
-    if len(above) < 2:
-        return concatenate([above, below], 0)
-    return concatenate([above[:1], below[:1], above[1:-1], below[1:], above[-1:]], 0)
+def _moved(above: Array, below: Array, axis: int = -1) -> Array:
+    def part(x: Array, first: int, end: int | None) -> Array:
+        return x[..., first:end] if axis == -1 else x[..., first:end, :]
+
+    if above.shape[axis] < 2:
+        return concatenate([above, below], axis)
+    parts = [part(above, 0, 1), part(below, 0, 1), part(above, 1, -1), part(below, 1, None), part(above, -1, None)]
+    return concatenate(parts, axis)
 
 
 def _padded(m: Array, rows: int, columns: int) -> Array:
     """The matrix with rows and columns of 0 behind it, as an array that a loop may write."""
-    out = filled((rows, columns), 0.0)
-    out[: m.shape[0], : m.shape[1]] = m
+    out = filled((*m.shape[:-2], rows, columns), 0.0)
+    out[..., : m.shape[-2], : m.shape[-1]] = m
     return out
+
+
+def _ones(a: Array, n: int) -> Array:
+    """A matrix of ones on the diagonal for each of a batch, as an array that a loop may write."""
+    return (broadcast(as_array(np.eye(n)), (*a.shape[:-2], n, n)) + 0).copy()
+
+
+def _over(fold: Callable[..., Array], m: Array) -> Array:
+    """A fold of all elements of a matrix."""
+    return fold(m) if m.ndim == 2 else fold(fold(m, -1), -1)
 
 
 def _scale(a: Array) -> Array:
     """The greatest size of an element, by which one may divide."""
-    most = still(fold_max(_abs(a)))
+    most = still(_over(fold_max, _abs(a)))
     return where(_equal(most, 0), 1, most)
 
 
 def _alike(x: Array, unit: Any) -> Array:
     """Whether neighbours are the same up to rounding."""
-    return _equal(unit + fold_min(_abs(x[1:] - x[:-1])), unit)
+    return _equal(unit + fold_min(_abs(x[..., 1:] - x[..., :-1]), -1), unit)
 
 
 def _no_derivative(x: Array, of: Array, when: Array, power: float) -> Array:
     """x, whose derivatives by `of` are infinite where `when` holds: the first (power 0.5), or all but the first (1.5)."""
-    zero = fold_sum(of - still(of))
-    return x + where(when, UFUNCS["power"](zero, power), 0)
+    zero = _over(fold_sum, of - still(of))
+    return x + spread(where(when, UFUNCS["power"](zero, power), 0), x.ndim - zero.ndim)
 
 
 @each
@@ -130,61 +154,61 @@ def eigh(a: Array) -> tuple[Array, Array]:
 
     Eigenvectors of the same eigenvalue have no derivative, nor have such eigenvalues a second one; they are infinite or NaN.
     """
-    n, columns = a.shape
-    if n != columns:
-        raise fail("UPL1931", f"eigh: a matrix of shape {a.shape} is not square", help="use a square matrix")
-    a = (numbers(a) + transpose(numbers(a))) / 2
+    n = square(a, "eigh")
+    a = (numbers(a) + turned(numbers(a))) / 2
     if n == 1:
-        return a[0], as_array(np.ones((1, 1))) + 0
+        return a[..., 0, :], _ones(a, 1)
     size, h = n + n % 2, (n + 1) // 2
     scale, order = _scale(a), _meet(size)
-    work, vectors = _padded(a / scale, size, size), (as_array(np.eye(size)) + 0).copy()
+    work, vectors = _padded(a / spread(scale, 2), size, size), _ones(a, size)
     pairs = np.eye(size)[np.roll(np.arange(size), h)][np.ix_(order, order)]
     for _ in loops.range(_sweeps(size) * (size - 1)):
-        d, b = diagonal(work), diagonal(work[:h, h:])
-        turn = Rotation(d[:h], b, d[h:], 1.0)
+        d, b = main_diagonal(work), main_diagonal(work[..., :h, h:])
+        turn = Rotation(d[..., :h], b, d[..., h:], 1.0)
         change = turn.tangent * b
-        ends = _moved(d[:h] - change, d[h:] + change)
-        left = _moved(turn.left, turn.left)
-        new = turn.rows(transpose(turn.rows(work)))
+        ends = beside(_moved(d[..., :h] - change, d[..., h:] + change))
+        left = beside(_moved(turn.left, turn.left))
+        new = turn.rows(turned(turn.rows(work)))
         work[...] = where(pairs == 1, left, where(np.eye(size) == 1, ends, new))
         vectors[...] = turn.rows(vectors)
-    values, rest = diagonal(work)[:n], where(np.eye(size) == 1, 0, work)
-    done = _equal(_LOOSE + fold_max(_abs(rest)), _LOOSE)
-    rank, values = ranks([values]), where(done, values, math.nan)
-    values, columns = permuted(values, rank), permuted(transpose(vectors[:n, :n]), rank)
+    values, rest = main_diagonal(work)[..., :n], where(np.eye(size) == 1, 0, work)
+    done = _equal(_LOOSE + _over(fold_max, _abs(rest)), _LOOSE)
+    rank, values = ranks([values]), where(spread(done), values, math.nan)
+    values, columns = permuted(values, rank), permuted(turned(vectors[..., :n, :n]), beside(rank))
     same = _alike(values, 1.0)
-    return _no_derivative(values, a, same, 1.5) * scale, _no_derivative(where(done, columns, math.nan), a, same, 0.5)
+    columns = where(spread(done, 2), columns, math.nan)
+    return _no_derivative(values, a, same, 1.5) * spread(scale), _no_derivative(columns, a, same, 0.5)
 
 
 @each
 def svd(a: Array) -> tuple[Array, Array, Array]:
     """The thin factors: of U and Vh as many columns and rows as the lesser extent.  Vectors of a singular value that is 0
     are NaN, as nothing determines them (but on the side of fewer rows)."""
-    if a.shape[0] < a.shape[1]:
-        u, s, vh = svd(transpose(numbers(a)))
-        return transpose(vh), s, transpose(u)
+    m, n = a.shape[-2:]
+    if m < n:
+        u, s, vh = svd(turned(numbers(a)))
+        return turned(vh), s, turned(u)
     a = numbers(a)
-    m, n = a.shape
     scale, size, h = _scale(a), n + n % 2, (n + 1) // 2
-    work, vectors = _padded(transpose(a) / scale, size, m), (as_array(np.eye(size)) + 0).copy()
-    unit = still(_larger(fold_sum(work * work), 1))
+    work, vectors = _padded(turned(a) / spread(scale, 2), size, m), _ones(a, size)
+    unit = still(_larger(_over(fold_sum, work * work), 1))
     for _ in loops.range(_sweeps(size) * (size - 1)):
-        above, below = work[:h], work[h:]
-        p, b, q = fold_sum(above * above, 1), fold_sum(above * below, 1), fold_sum(below * below, 1)
+        above, below = work[..., :h, :], work[..., h:, :]
+        p, b, q = fold_sum(above * above, -1), fold_sum(above * below, -1), fold_sum(below * below, -1)
         turn = Rotation(p, b, q, _larger(p, q))
         work[...], vectors[...] = turn.rows(work), turn.rows(vectors)
-    work, vectors = work[:n], vectors[:n, :n]
-    squares, products = fold_sum(work * work, 1), still(matmul(work, transpose(work)))
-    longer = _larger(squares[:, None], still(squares))
-    leaning = where(np.eye(n) == 1, 0, _abs(products)) / _sqrt(where(_equal(longer, 0), 1, still(longer)) * unit)
-    done = _equal(_LOOSE + fold_max(leaning), _LOOSE)
+    work, vectors = work[..., :n, :], vectors[..., :n, :n]
+    squares, products = fold_sum(work * work, -1), still(matmul(work, turned(work)))
+    longer = _larger(squares[..., :, None], still(beside(squares)))
+    unit2 = spread(unit, 2)
+    leaning = where(np.eye(n) == 1, 0, _abs(products)) / _sqrt(where(_equal(longer, 0), 1, still(longer)) * unit2)
+    done = _equal(_LOOSE + _over(fold_max, leaning), _LOOSE)
     rank = ranks([squares], descending=True)
-    s = permuted(where(done, _sqrt(squares), math.nan), rank)
-    left, right = permuted(transpose(work), rank) / s, transpose(permuted(transpose(vectors), rank))
+    s = permuted(where(spread(done), _sqrt(squares), math.nan), rank)
+    left, right = permuted(turned(work), beside(rank)) / beside(s), turned(permuted(turned(vectors), beside(rank)))
     same = _alike(s * s, unit) if n > 1 else _equal(0, 1)
-    left, right = (_no_derivative(where(done, v, math.nan), a, same, 0.5) for v in (left, right))
-    return left, _no_derivative(s, a, same, 1.5) * scale, right
+    left, right = (_no_derivative(where(spread(done, 2), v, math.nan), a, same, 0.5) for v in (left, right))
+    return left, _no_derivative(s, a, same, 1.5) * spread(scale), right
 
 
 def _svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
@@ -199,13 +223,13 @@ def _svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian:
 @each
 def _inverse(a: Array) -> Array:
     """The pseudoinverse where the rank is full, NaN elsewhere."""
-    if a.shape[0] < a.shape[1]:
-        return transpose(_inverse(transpose(a)))
+    if a.shape[-2] < a.shape[-1]:
+        return turned(_inverse(turned(a)))
     q, r = qr(a)
-    pivots = _abs(still(diagonal(r)))
-    most = 16 * fold_max(pivots)
-    rank = UFUNCS["not_equal"](most + fold_min(pivots), most)
-    return where(rank, triangular_solve(r, transpose(q), lower=False), math.nan)
+    pivots = _abs(still(main_diagonal(r)))
+    most = 16 * fold_max(pivots, -1)
+    rank = UFUNCS["not_equal"](most + fold_min(pivots, -1), most)
+    return where(spread(rank, 2), triangular_solve(r, turned(q), lower=False), math.nan)
 
 
 def _pinv(a: Any) -> Array:

@@ -1,13 +1,12 @@
 # pyright: reportUnknownLambdaType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 """Factorisations and solves: each is a loop over rows or columns, traced once, so a recurrence in UPL.
 
-They are the textbook's (Golub and Van Loan, Matrix Computations, 3.1, 3.4, 4.2, 5.2), of one matrix at a time, without
-blocks.
+They are the textbook's (Golub and Van Loan, Matrix Computations, 3.1, 3.4, 4.2, 5.2), without blocks.  Matrices of a batch
+go through one loop together.
 """
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable
 from functools import reduce, wraps
@@ -24,10 +23,8 @@ from upl_mlir.frontend.trace.functions.folds import cumulative, fold_max, fold_m
 from upl_mlir.frontend.trace.functions.order import along, places
 from upl_mlir.frontend.trace.functions.shapes import triangle
 from upl_mlir.frontend.trace.position import fail
-from upl_mlir.frontend.trace.reshape import concatenate, diagonal, reshape, stack, transpose
+from upl_mlir.frontend.trace.reshape import concatenate, diagonal, moveaxis, swapaxes, transpose
 
-MOST = 64
-"""Matrices in a batch at most: each has a loop of its own in the program. Chosen, not measured."""
 _equal, _sqrt = UFUNCS["equal"], UFUNCS["sqrt"]
 
 
@@ -46,7 +43,7 @@ class QR(NamedTuple):
 
 
 def each(rule: Callable[..., Any]) -> Callable[..., Any]:
-    """The rule for batches of matrices, one after the other."""
+    """The rule, which takes the last two dimensions as those of matrices, for arrays whose others broadcast."""
 
     @wraps(rule)
     def batched(*arrays: Any, **options: Any) -> Any:
@@ -54,20 +51,35 @@ def each(rule: Callable[..., Any]) -> Callable[..., Any]:
         if given[0].ndim < 2:
             message = f"{rule.__name__}: an array of shape {given[0].shape} is no matrix"
             raise fail("UPL1931", message, help="the last two dimensions are those of matrices")
-        if all(a.ndim == 2 for a in given):
-            return rule(*given, **options)
         batch = common_shape([a.shape[:-2] for a in given], rule.__name__)
-        count = math.prod(batch)
-        if count > MOST:
-            message = f"`{rule.__name__}` of {count} matrices at once is not built"
-            raise fail("UPL1932", message, help=f"at most {MOST} can be written out")
-        flat = [reshape(broadcast(a, (*batch, *a.shape[-2:])), (-1, *a.shape[-2:])) for a in given]
-        results = [rule(*(a[n] for a in flat), **options) for n in range(count)]
-        columns = zip(*(r if isinstance(r, tuple) else (r,) for r in results), strict=True)
-        out = [reshape(stack(column), (*batch, *column[0].shape)) for column in columns]
-        return tuple(out) if isinstance(results[0], tuple) else out[0]
+        return rule(*(broadcast(a, (*batch, *a.shape[-2:])) if batch else a for a in given), **options)
 
     return batched
+
+
+def turned(a: Array) -> Array:
+    """The transposes of matrices."""
+    return transpose(a) if a.ndim == 2 else swapaxes(a, -1, -2)
+
+
+def main_diagonal(a: Array) -> Array:
+    """The diagonals of matrices."""
+    return diagonal(a, axis1=-2, axis2=-1)
+
+
+def spread(x: Array, axes: int = 1) -> Array:
+    """Numbers of a batch with dimensions behind, as they stand beside arrays of these; one number stands beside all."""
+    return x[(..., *(None,) * axes)] if x.ndim else x
+
+
+def beside(x: Array, axes: int = 2) -> Array:
+    """The last dimension of a batch behind so many dimensions; a row of its own stands beside all."""
+    return x[(..., *(None,) * (axes - 1), slice(None))] if x.ndim > 1 else x
+
+
+def behind(x: Array) -> Array:
+    """Matrices of a batch behind one more dimension; a matrix of its own stands beside all."""
+    return x[..., None, :, :] if x.ndim > 2 else x
 
 
 def times(change: Array, slope: Array) -> Array:
@@ -80,8 +92,8 @@ def with_change(value: Array, change: Array) -> Array:
     return computed(lambda v, x: Apply("with_derivative", (v, x, Number(1.0))), value, change, word="derivative")
 
 
-def _square(a: Array, what: str) -> int:
-    n, m = a.shape
+def square(a: Array, what: str) -> int:
+    n, m = a.shape[-2:]
     if n != m:
         raise fail("UPL1931", f"{what}: a matrix of shape {a.shape} is not square", help="use a square matrix")
     return n
@@ -98,21 +110,22 @@ def triangular_solve(
     """
     matrix, right = numbers(a), numbers(b)
     if not left:  # x a = b is aᵀ xᵀ = bᵀ
-        right, across = transpose(right), not across
+        right, across = turned(right), not across
     if across:
-        matrix, lower = transpose(matrix), not lower
-    n = right.shape[0]
+        matrix, lower = turned(matrix), not lower
+    n = right.shape[-2]
     x = filled(right.shape, 0.0)
     for k in loops.range(n):
         at = k if lower else n - 1 - k
-        row, value = matrix[at], right[at]
+        row, value = matrix[..., at, :], right[..., at, :]
         solved = UFUNCS["less" if lower else "greater"](places(n), at)
-        share = times(x, row[:, None]) if change else row[:, None] * x
-        value = value - fold_sum(where(solved[:, None], share, 0), 0)
+        share = times(x, row[..., :, None]) if change else row[..., :, None] * x
+        value = value - fold_sum(where(solved[:, None], share, 0), -2)
         if not unit:
-            value = times(value, 1 / matrix[at, at]) if change else value / matrix[at, at]
-        x[at] = value
-    return x if left else transpose(x)
+            pivot = spread(matrix[..., at, at])
+            value = times(value, 1 / pivot) if change else value / pivot
+        x[..., at, :] = value
+    return x if left else turned(x)
 
 
 @each
@@ -122,21 +135,22 @@ def cholesky(a: Array, *, upper: bool = False) -> Array:
     With Z = L⁻¹ dA L⁻ᵀ it changes by L times the lower triangle of Z, of whose diagonal a half counts.
     """
     matrix = numbers(a)
-    n = _square(matrix, "cholesky")
-    matrix = transpose(matrix) if upper else matrix
+    n = square(matrix, "cholesky")
+    matrix = turned(matrix) if upper else matrix
     out = filled(matrix.shape, 0.0)
     for k in loops.range(n):
-        column = matrix[:, k] - fold_sum(out * out[k], 1)
-        root = _sqrt(matrix[k, k] - fold_sum(out[k] * out[k], 0))
+        row = out[..., k, :]
+        column = matrix[..., :, k] - fold_sum(out * beside(row), -1)
+        root = spread(_sqrt(matrix[..., k, k] - fold_sum(row * row, -1)))
         below = UFUNCS["greater_equal"](places(n), k)
-        out[:, k] = where(below, where(_equal(places(n), k), root, column / root), 0)
+        out[..., :, k] = where(below, where(_equal(places(n), k), root, column / root), 0)
     i, j = places(n)[:, None], places(n)
-    symmetric = where(UFUNCS["less"](i, j), transpose(matrix), matrix)
+    symmetric = where(UFUNCS["less"](i, j), turned(matrix), matrix)
     y = triangular_solve(out, symmetric, change=True)
     z = triangular_solve(out, y, left=False, across=True, change=True)
     z = where(UFUNCS["less"](i, j), 0, where(_equal(i, j), z / 2, z))
-    out = with_change(out, fold_sum(times(z, out[:, :, None]), 1))
-    return transpose(out) if upper else out
+    out = with_change(out, fold_sum(times(behind(z), out[..., :, :, None]), -2))
+    return turned(out) if upper else out
 
 
 def _ratio(below: Expr, column: Expr, pivot: Expr) -> Expr:
@@ -162,45 +176,49 @@ def lu(a: Array) -> tuple[Array, Array, Array]:
     Which row is next is data.  Rows stay where they are, and `place` says where each would stand if they had changed places.
     Of what is written once, the rows above the diagonal and the columns below it, each round hands out its own.
     """
-    n = _square(a, "lu")
+    n, batch = square(a, "lu"), a.shape[:-2]
     places_ = places(n)
+    start = broadcast(places_, (*batch, n)) if batch else places_
 
     def step(carry: tuple[Array, Array], k: Any) -> tuple[tuple[Array, Array], tuple[Array, ...]]:
         rest, place = carry
-        size = where(UFUNCS["greater_equal"](place, k), UFUNCS["absolute"](rest[:, k]), -1)
-        first = fold_min(where(_equal(size, fold_max(size, 0)), place, float(n)), 0)
+        size = where(UFUNCS["greater_equal"](place, k), UFUNCS["absolute"](rest[..., :, k]), -1)
+        first = fold_min(where(_equal(size, spread(fold_max(size, -1))), place, float(n)), -1)
         first = where(first < n, first, k)  # there is no greatest number where one is NaN
-        number = fold_min(where(_equal(place, first), places_, float(n)), 0)
-        row = fold_sum(computed(_chosen, places_[:, None], number, rest), 0)
-        place = where(computed(_is, places_, number, boolean=True), k, where(_equal(place, k), first, place))
+        number = fold_min(where(_equal(place, spread(first)), places_, float(n)), -1)
+        row = fold_sum(computed(_chosen, places_[:, None], spread(number, 2), rest), -2)
+        place = where(
+            computed(_is, places_, spread(number), boolean=True), k, where(_equal(place, k), spread(first), place)
+        )
         later = UFUNCS["greater"](place, k)
-        pivot = fold_sum(where(_equal(places_, k), row, 0), 0)
-        ratio = computed(_ratio, later, rest[:, k], pivot)
+        pivot = fold_sum(where(_equal(places_, k), row, 0), -1)
+        ratio = computed(_ratio, later, rest[..., :, k], spread(pivot))
         right = UFUNCS["greater"](places_, k)
-        rest = where(right, where(later[:, None], rest - ratio[:, None] * row, rest), rest)
+        rest = where(right, where(later[..., :, None], rest - ratio[..., :, None] * beside(row), rest), rest)
         return (rest, place), (row, ratio, first, number)
 
-    _, (rows, ratios, pivots, permutation) = loops.counted_scan(lambda c, x: step(c, x[0]), (numbers(a), places_), None, n)
-    ratio = transpose(ratios)[:, None, :]
-    columns = fold_sum(computed(_chosen, places_[:, None, None], permutation[:, None], ratio), 0)
+    _, made = loops.counted_scan(lambda c, x: step(c, x[0]), (numbers(a), start), None, n)
+    rows, ratios, pivots, permutation = (moveaxis(x, 0, len(batch)) if batch else x for x in made)
+    ratio = turned(ratios)[..., :, None, :]
+    columns = fold_sum(computed(_chosen, places_[:, None, None], spread(beside(permutation)), ratio), -3)
     return where(UFUNCS["greater_equal"](places_, places_[:, None]), rows, columns), pivots, permutation
 
 
 def _householder(a: Array) -> tuple[Array, Array]:
     """Q, square, and R, with the signs of LAPACK: a column that is 0 below the diagonal stays as it is."""
-    n, m = a.shape
-    q, r = (as_array(np.eye(n)) + 0).copy(), a.copy()
+    n, m = a.shape[-2:]
+    q, r = (broadcast(as_array(np.eye(n)), (*a.shape[:-2], n, n)) + 0).copy(), a.copy()
     i = places(n)
     for k in loops.range(min(n, m)):
-        below = where(UFUNCS["greater"](i, k), r[:, k], 0)
-        rest = fold_sum(below * below, 0)
-        size = _sqrt(r[k, k] * r[k, k] + rest)
-        first = where(r[k, k] < 0, size, -size)
+        below = where(UFUNCS["greater"](i, k), r[..., :, k], 0)
+        rest, pivot = fold_sum(below * below, -1), r[..., k, k]
+        size = _sqrt(pivot * pivot + rest)
+        first = where(pivot < 0, size, -size)
         turns = rest > 0
-        v = where(_equal(i, k), 1, where(turns, below / (r[k, k] - first), 0)).copy()
-        share = where(turns, (first - r[k, k]) / first, 0)
-        r[...] = r - share * v[:, None] * fold_sum(v[:, None] * r, 0)
-        q[...] = q - share * fold_sum(q * v, 1)[:, None] * v
+        v = where(_equal(i, k), 1, where(spread(turns), below / spread(pivot - first), 0)).copy()
+        share = spread(where(turns, (first - pivot) / first, 0), 2)
+        r[...] = r - share * v[..., :, None] * beside(fold_sum(v[..., :, None] * r, -2))
+        q[...] = q - share * fold_sum(q * beside(v), -1)[..., :, None] * beside(v)
     return q, r
 
 
@@ -213,33 +231,33 @@ def qr(a: Array, *, full: bool = False) -> tuple[Array, Array]:
     differentiates once gets by with Q and R themselves.
     """
     a = numbers(a)
-    n, m = a.shape
+    n, m = a.shape[-2:]
     least = min(n, m)
     q0, r0 = _householder(still(a))
-    columns = q0 if full else q0[:, :least]
-    turned = triangular_solve(r0[:least, :least], a[:, :least], lower=False, left=False)
-    turned = concatenate([turned, q0[:, least:]], 1) if full and least < n else turned
-    q = with_change(columns, _orthonormal(turned))
-    if columns.shape[1] == least:
-        r = triangle(1)(matmul(transpose(q), a))
-        q = with_change(q, _change(q, r[:, :least], a[:, :least]))
-    return q, triangle(1)(matmul(transpose(q), a))
+    columns = q0 if full else q0[..., :, :least]
+    near = triangular_solve(r0[..., :least, :least], a[..., :, :least], lower=False, left=False)
+    near = concatenate([near, q0[..., :, least:]], -1) if full and least < n else near
+    q = with_change(columns, _orthonormal(near))
+    if columns.shape[-1] == least:
+        r = triangle(1)(matmul(turned(q), a))
+        q = with_change(q, _change(q, r[..., :, :least], a[..., :, :least]))
+    return q, triangle(1)(matmul(turned(q), a))
 
 
-def _orthonormal(turned: Array) -> Array:
+def _orthonormal(near: Array) -> Array:
     """Orthonormal columns, of such that are nearly so: with R0 for the value of R, without a derivative, the columns of
     A R0⁻¹.  It has the derivatives of Q, all of them; they are NaN where A has not full rank."""
-    root = cholesky(matmul(transpose(turned), turned))
-    return triangular_solve(root, turned, left=False, across=True)
+    root = cholesky(matmul(turned(near), near))
+    return triangular_solve(root, near, left=False, across=True)
 
 
 def _change(q: Array, r: Array, a: Array) -> Array:
     """What Q changes by, by A: with W = dA R⁻¹, and C = Qᵀ W, it is W + Q (L - Lᵀ - C), where L is C below the diagonal."""
     w = triangular_solve(r, a, lower=False, left=False, change=True)
-    c = fold_sum(times(w[:, None, :], q[:, :, None]), 0)
-    i = places(len(c))
+    c = fold_sum(times(w[..., :, None, :], q[..., :, :, None]), -3)
+    i = places(c.shape[-1])
     below = where(UFUNCS["greater"](i[:, None], i), c, 0)
-    return w + fold_sum(times((below - transpose(below) - c)[None], q[:, :, None]), 1)
+    return w + fold_sum(times((below - turned(below) - c)[..., None, :, :], q[..., :, :, None]), -2)
 
 
 def _qr(a: Any, mode: str = "reduced") -> Any:
@@ -251,36 +269,41 @@ def _qr(a: Any, mode: str = "reduced") -> Any:
 
 def _parity(pivots: Array) -> Array:
     """1 or -1: whether rows changed places an even number of times."""
-    swaps = fold_sum(numbers(UFUNCS["not_equal"](pivots, places(len(pivots)))))
+    swaps = fold_sum(numbers(UFUNCS["not_equal"](pivots, places(pivots.shape[-1]))), -1)
     return 1 - 2 * (swaps - 2 * UFUNCS["floor"](swaps / 2))
 
 
 @each
 def det(a: Array) -> Array:
     """Up to three rows by the definition, which has derivatives at singular matrices, too; else of the factors."""
-    n = _square(a, "det")
+    n = square(a, "det")
     if n <= 3:
         return _minors(numbers(a))
     factors, pivots, _ = lu(a)
-    return _parity(pivots) * cumulative("multiply", diagonal(factors), 0)[-1]
+    return _parity(pivots) * cumulative("multiply", main_diagonal(factors), -1)[..., -1]
 
 
 def _minors(a: Array) -> Array:
-    n = len(a)
+    def at(i: int, j: int) -> Array:
+        return a[..., i, j]
+
+    n = a.shape[-1]
     if n == 1:
-        return a[0, 0]
+        return at(0, 0)
     if n == 2:
-        return a[0, 0] * a[1, 1] - a[0, 1] * a[1, 0]
+        return at(0, 0) * at(1, 1) - at(0, 1) * at(1, 0)
     pairs = ((1, 2), (2, 0), (0, 1))
-    return reduce(operator.add, (a[0, k] * (a[1, m] * a[2, p] - a[1, p] * a[2, m]) for k, (m, p) in enumerate(pairs)))
+    return reduce(
+        operator.add, (at(0, k) * (at(1, m) * at(2, p) - at(1, p) * at(2, m)) for k, (m, p) in enumerate(pairs))
+    )
 
 
 @each
 def _slogdet(a: Array) -> tuple[Array, Array]:
     factors, pivots, _ = lu(a)
-    d = diagonal(factors)
-    sign = _parity(pivots) * still(cumulative("multiply", UFUNCS["sign"](d), 0)[-1])
-    return sign, fold_sum(UFUNCS["log"](UFUNCS["absolute"](d)))
+    d = main_diagonal(factors)
+    sign = _parity(pivots) * still(cumulative("multiply", UFUNCS["sign"](d), -1)[..., -1])
+    return sign, fold_sum(UFUNCS["log"](UFUNCS["absolute"](d)), -1)
 
 
 @each
@@ -292,16 +315,17 @@ def solved(a: Array, b: Array) -> Array:
     """
     a, b = numbers(a), numbers(b)
     factors, _, permutation = lu(a)
-    if len(a) != len(b):
+    if a.shape[-1] != b.shape[-2]:
         message = f"solve: a matrix of shape {a.shape}, a right side of shape {b.shape}"
         raise fail("UPL1931", message, help="they have as many rows")
 
     def by_factors(right: Array, change: bool) -> Array:
-        y = triangular_solve(factors, transpose(along(transpose(right), permutation)), unit=True, change=change)
+        rows = turned(along(turned(right), beside(permutation)))
+        y = triangular_solve(factors, rows, unit=True, change=change)
         return triangular_solve(factors, y, lower=False, change=change)
 
     x = by_factors(b, False)
-    change = b - fold_sum(times(a[:, :, None], x), 1)
+    change = b - fold_sum(times(a[..., :, :, None], behind(x)), -2)
     return with_change(x, by_factors(change, True))
 
 

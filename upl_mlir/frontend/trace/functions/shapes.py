@@ -170,7 +170,9 @@ def _rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Array:
 def _meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> tuple[Array, ...]:
     axes = [reshape(x, -1) for x in xi]
     order = [1, 0, *range(2, len(axes))] if indexing == "xy" and len(axes) > 1 else [*range(len(axes))]
-    shown = [x[tuple(slice(None) if n == at else None for n in range(len(axes)))] for x, at in zip(axes, order, strict=True)]
+    shown = [
+        x[tuple(slice(None) if n == at else None for n in range(len(axes)))] for x, at in zip(axes, order, strict=True)
+    ]
     return tuple(shown) if sparse else _broadcast_arrays(*shown)
 
 
