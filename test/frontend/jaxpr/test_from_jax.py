@@ -175,6 +175,8 @@ def test_positions_are_those_of_the_function() -> None:
         (lambda x: x.astype(jnp.bfloat16) + 1, (np.ones(2),), "bfloat16"),
         (lambda x: jax.lax.reduce_precision(x, 5, 10), (np.ones(2),), "fewer bits"),
         (lambda k: k ^ 3, (np.array([1, 2]),), "bits"),
+        (lambda k: k.astype(jnp.uint8) * 2, (np.array([1, 2]),), "a conversion of int64 to uint8 wraps round"),
+        (lambda k: k + 250, (np.array([1, 10], np.uint8),), "arithmetic of uint8"),
     ],
 )
 def test_what_is_refused(f: Any, args: Any, told: str) -> None:
@@ -184,6 +186,31 @@ def test_what_is_refused(f: Any, args: Any, told: str) -> None:
     (diagnostic,) = caught.value.diagnostics
     assert diagnostic.code == "UPL1936" and diagnostic.span is not None
     assert Path(diagnostic.span.file).name == "test_from_jax.py"
+
+
+@pytest.mark.parametrize("engine", ["interp", "native"])
+def test_indices_out_of_bounds(engine: Any) -> None:
+    """Known ones are left out where JAX does that, and clipped where it is told to; data out of bounds are an error."""
+    x, v = np.arange(12.0).reshape(3, 4), np.array([1.0, 10.0, 100.0])
+    i, j, below = np.array([0, 2, 1]), np.array([5, 1, -1]), [-1, 2, 3]
+
+    def same(f: Any, *args: Any) -> None:
+        given = tuple(map(jnp.asarray, args))
+        np.testing.assert_array_equal(upl.from_jax(f, engine=engine)(*args), f(*given))
+        change = upl.grad(upl.from_jax(lambda *a: jnp.sum(f(*a) ** 2), engine=engine))(*args)
+        np.testing.assert_allclose(change, jax.grad(lambda *a: jnp.sum(f(*a) ** 2))(*given))
+
+    same(lambda v: jax.ops.segment_sum(v, jnp.array(below), 3), v)
+    same(lambda x: x.at[jnp.array([0, 7]), jnp.array([1, 2])].add(5.0), x)
+    same(lambda x: x.at[jnp.array([0, -7, 2])].add(x[:3, :4] * 2), x)
+    same(lambda x: x.at[jnp.array([0, 7]), jnp.array([1, 2])].set(5.0), x)
+    same(lambda x, i, j: x.at[i, j].get(mode="clip"), x, i, j)
+    same(lambda x, i, j: x.at[i, j].add(x[0, 1:]), x, i, j % 4)
+    for f in (lambda x, i, j: x[i, j], lambda x, i, j: x.at[i, j].get(mode="fill"), lambda x, i, j: x[j],
+              lambda x, i, j: jnp.take(x, j, axis=1), lambda x, i, j: x[:, j - 5], lambda x, i, j: x.at[i, j].add(1.0),
+              lambda x, i, j: jax.ops.segment_sum(x, i - 1, 3), lambda x, i, j: x.at[j - 5].add(1.0)):  # fmt: skip
+        with pytest.raises(upl.UplError, match="UPL16"):
+            upl.from_jax(f, engine=engine)(x, i, j)
 
 
 def test_equal_computations_are_made_once() -> None:

@@ -38,6 +38,17 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]]
         lambda u, k: upl.segment_sum(np.sin(u), k, 6), lambda u, k: jax.ops.segment_sum(jnp.sin(u), k, 6),
         (U, np.array([1, 5, 1, 0])),
     ),
+    **{
+        name: (f, f, (X, *ks))
+        for name, f, ks in (
+            ("elements", lambda x, i, j: x[i, j], (K, np.array([2, 0, 1, -1]))),
+            ("elements, one below the other", lambda x, i, j: x[i[:, None], j], (K, np.array([2, 0]))),
+            ("of one row", lambda x, j: x[1, j] * 2, (np.array([2, 0, 0]),)),
+            ("of some rows", lambda x, j: x[1:4, j] * 2, (np.array([2, 0, 0]),)),
+            ("elements added", lambda x, i, j: x.at[i, j].add(x[0, 0]), (K, np.array([2, 0, 1, -1]))),
+            ("added to one row", lambda x, j: x.at[2, j].add(x[0, j]), (np.array([2, 0, 0]),)),
+        )
+    },
     "there and back": (attended, lambda x, k, w: x.at[k].add(jnp.tanh(x[k] @ w @ w.T)), (X, K, W)),
 }  # fmt: skip
 
@@ -79,6 +90,39 @@ def test_many_at_once() -> None:
 def test_segment_sum_of_numpy_arrays() -> None:
     found = upl.segment_sum(U, np.array([1, 5, 1, 0]), 6)
     np.testing.assert_allclose(found, jax.ops.segment_sum(jnp.asarray(U), jnp.array([1, 5, 1, 0]), 6), rtol=1e-15)
+
+
+Y, I, J = RNG.normal(size=(4, 3, 5)), np.array([3, 0, -1]), np.array([[2, -2, 0], [1, 1, 2]])
+KEYS: dict[str, Callable[..., Any]] = {
+    "two": lambda i, j: (i, j), "around a slice": lambda i, j: (i, slice(None), j + 2), "behind": lambda i, j: (..., j, j),
+    "an integer before": lambda i, j: (1, j), "an integer apart": lambda i, j: (1, slice(None), j),
+    "a part before": lambda i, j: (slice(1, 3), j), "all": lambda i, j: (i, j, i),
+    "one and parts": lambda i, j: (i, slice(2), slice(1, None, 2)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("engine", ["interp", "native"])
+@pytest.mark.parametrize("key", KEYS)
+def test_keys_as_in_numpy(key: str, engine: Any) -> None:
+    """Where the chosen elements stand, which they are, and what is added to them."""
+    k = KEYS[key]
+    plain = Y[k(I, J)]
+    np.testing.assert_array_equal(upl.function(lambda y, i, j: y[k(i, j)] + 0, engine=engine)(Y, I, J), plain)
+    more, w = Y.copy(), RNG.normal(size=plain.shape)
+    np.add.at(more, k(I, J), w)
+    np.testing.assert_allclose(upl.function(lambda y, i, j, w: y.at[k(i, j)].add(w), engine=engine)(Y, I, J, w), more)
+
+
+@pytest.mark.parametrize("engine", ["interp", "native"])
+@pytest.mark.parametrize(("i", "j"), [(0, 5), (1, -6), (4, 0), (-5, 1)])
+def test_one_of_several_out_of_bounds_ends_the_run(i: int, j: int, engine: Any) -> None:
+    """Each is looked at alone: element (0, 5) of rows of five is not element (1, 0)."""
+    f = upl.function(lambda y, i, j: y[i, 0, j] * 2, engine=engine)
+    np.testing.assert_array_equal(f(Y, np.array([0, 3]), np.array([4, -5])), Y[[0, 3], 0, [4, -5]] * 2)
+    with pytest.raises(upl.UplError, match="UPL16"):
+        f(Y, np.array([0, i]), np.array([4, j]))
+    with pytest.raises(upl.UplError, match="out of bounds"):
+        upl.function(lambda y: y[np.array([0, i]), 0, np.array([4, j])] * 2)(Y)
 
 
 def test_a_number_out_of_bounds_ends_the_run() -> None:

@@ -55,7 +55,7 @@ def masked(x: Any) -> Any:
 
 
 def beside_another(x: Any) -> Any:
-    return x[[0, 2], 1]  # here
+    return x[[0, 2], None]  # here
 
 
 def beyond(x: Any) -> Any:
@@ -289,7 +289,7 @@ def hessian_inside(x: Any) -> Any:
         (into_numpy, "UPL1933", "np.zeros_like(x)"),
         (array_of, "UPL1933", "np.stack"),
         (masked, "UPL1932", "np.where"),
-        (beside_another, "UPL1932", "one axis after the other"),
+        (beside_another, "UPL1932", "x[k][:, None]"),
         (beyond, "UPL1931", "out of bounds for an axis of extent 3"),
         (halves, "UPL1932", "astype"),
         (chosen_place, "UPL1932", "segment_sum"),

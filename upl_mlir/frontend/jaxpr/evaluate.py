@@ -81,6 +81,7 @@ def evaluate(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any
             elif rule is None:
                 raise _unknown(name)
             else:
+                _refuse_narrow(eqn)
                 found = rule(eqn, *given)
                 found = found if isinstance(found, list) else [found]
         for v, x in zip(eqn.outvars, found, strict=True):
@@ -105,6 +106,31 @@ def _content(eqn: Any, same: dict[Any, Any]) -> Any:
     except TypeError:
         return None
     return key
+
+
+_ARITHMETIC = frozenset((
+    "add", "add_any", "sub", "mul", "neg", "abs", "integer_pow", "pow", "dot_general", "reduce_sum", "reduce_prod", "cumsum",
+    "cumprod", "scatter-add",
+))  # fmt: skip
+"""Primitives whose results may not fit the type of what they are made of."""
+
+
+def _refuse_narrow(eqn: Any) -> None:
+    """Raise UplError (UPL1936) where JAX may wrap a whole number round: UPL's are exact, so the two would differ unseen.
+
+    Types of 32 and 64 bits are taken to hold their numbers."""
+    name = eqn.primitive.name
+    made = np.dtype(eqn.outvars[0].aval.dtype) if name in (*_ARITHMETIC, "convert_element_type") else None
+    if made is None or made.kind not in "iu" or made.itemsize >= 4:
+        return
+    if name != "convert_element_type":
+        what = f"arithmetic of {made}"
+    elif np.can_cast(eqn.invars[0].aval.dtype, made):
+        return
+    else:
+        what = f"a conversion of {eqn.invars[0].aval.dtype} to {made}"
+    raise fail("UPL1936", f"{what} wraps round or saturates in JAX, which UPL's numbers do not",
+               help="compute with int32, int64 or floats")  # fmt: skip
 
 
 def is_library(file: str | None) -> bool:

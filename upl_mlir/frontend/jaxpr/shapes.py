@@ -12,7 +12,8 @@ from upl_mlir.frontend.jaxpr.evaluate import Places, copied, is_concrete, is_ind
 from upl_mlir.frontend.trace import reshape as places_of
 from upl_mlir.frontend.trace.arithmetic import by_arithmetic
 from upl_mlir.frontend.trace.array import Array, filled, numbers
-from upl_mlir.frontend.trace.chosen import take
+from upl_mlir.frontend.trace.chosen import in_front, pick, together
+from upl_mlir.frontend.trace.chosen import scatter as summed
 from upl_mlir.frontend.trace.functions import elements, order
 from upl_mlir.frontend.trace.node import current
 from upl_mlir.frontend.trace.position import fail
@@ -174,10 +175,12 @@ def dynamic_slice(eqn: Any, x: Any, *starts: Any) -> Array:
 
 
 def _taken(a: Array, at: Any, axis: int) -> Array:
-    """As numpy.take.  Inside a loop that is traced once, where data choose no index: all elements, of which one counts."""
+    """What numbers choose along an axis; data out of bounds end the run with an error, whatever JAX makes of them.
+
+    Inside a loop that is traced once, where data choose no index: all elements, of which one counts."""
     if is_concrete(at) or not current().loops:
-        return take(a, at, axis)
-    if (found := by_arithmetic(a, at, axis)) is not None:
+        return pick(a, at, axis, wraps=False)
+    if (found := by_arithmetic(a, at, axis, wraps=False)) is not None:
         return found
     k = traced(at)
     out = order.along_or_none(moved(a, axis, -1), places_of.reshape(k, -1))
@@ -206,7 +209,7 @@ def dynamic_update_slice(eqn: Any, x: Any, update: Any, *starts: Any) -> Array:
 def _one_axis(name: str, mapped: Sequence[int]) -> int:
     if len(mapped) != 1:
         raise fail(
-            "UPL1936", f"`{name}` by several indices at once is not built",
+            "UPL1936", f"`{name}` of parts by several indices is not built",
             help="index one axis after the other: x[i][:, j]; or write the elements out",
         )  # fmt: skip
     return mapped[0]
@@ -285,11 +288,17 @@ def _elements(eqn: Any, a: Array, indices: Any) -> Array:
             index[axis] = _i(count + k)
         shape = (*np.asarray(indices).shape[:-1], *(a.shape[n] for n in rest))
         return _ordered(a.view(shape, tuple(index), writable=False), 0, count, offsets)
-    extents = [a.shape[n] for n in mapped]
-    strides = [int(np.prod(extents[k + 1 :])) for k in range(len(extents))]
-    flat = places_of.reshape(places_of.transpose(a, [*mapped, *rest]), (-1, *(a.shape[n] for n in rest)))
-    at = sum(indices[..., k] * stride for k, stride in enumerate(strides))
-    return _ordered(_taken(flat, np.asarray(at) if is_concrete(at) else at, 0), 0, np.ndim(at), offsets)
+    at = _together(indices, a, mapped, clipped="CLIP" in str(p["mode"]))
+    return _ordered(_taken(in_front(a, mapped), at, 0), 0, np.ndim(at), offsets)
+
+
+def _together(indices: Any, a: Array, axes: Sequence[int], *, clipped: bool = False) -> Any:
+    """One number for the indices along several axes, which `in_front` makes one."""
+    given = indices if is_concrete(indices) else numbers(traced(indices))
+    keys = [given[..., k] for k in range(len(axes))]
+    if clipped:
+        keys = [_clipped(k, a.shape[axis] - 1) for k, axis in zip(keys, axes, strict=True)]
+    return together(keys, [a.shape[n] for n in axes], wraps=False)
 
 
 def _linear(indices: Any) -> tuple[Any, list[Any]] | None:
@@ -320,18 +329,24 @@ def _part(
     return tuple(key)
 
 
-def _rows(eqn: Any, name: str, x: Array, indices: Any, updates: Any) -> tuple[int, Any, Array]:
-    """The axis of a scatter, its indices, and the updates with the dimensions of the indices at that axis."""
+def _rows(eqn: Any, name: str, x: Array, indices: Any, u: Array) -> tuple[list[int], Any, Array, Any]:
+    """Of a scatter: its axes; their indices as one; the updates, with the dimensions of the indices in the place of the axis
+    (in front where there are several); and which known indices are in bounds, as others are left out."""
     d = eqn.params["dimension_numbers"]
-    axis = _one_axis(name, d.scatter_dims_to_operand_dims)
-    if list(d.inserted_window_dims) != [axis] or d.operand_batching_dims:
+    axes, inside = list(d.scatter_dims_to_operand_dims), None
+    if list(d.inserted_window_dims) != sorted(axes) or d.operand_batching_dims:
         raise fail("UPL1936", f"`{name}` of parts of rows, or row by row, is not built", help="write the rows out")
-    u = numbers(traced(updates))
+    if is_concrete(indices):
+        given = np.asarray(indices)
+        inside = np.all((given >= 0) & (given < np.array([x.shape[n] for n in axes])), -1)
+        indices = np.where(inside[..., None], given, 0)
     windows = list(d.update_window_dims)
     batch = [n for n in range(u.ndim) if n not in windows]
-    u = places_of.transpose(u, [*windows[:axis], *batch, *windows[axis:]])
-    at = indices[..., 0] if is_concrete(indices) else traced(indices)[..., 0]
-    return axis, at, u
+    place = axes[0] if len(axes) == 1 else 0
+    u = places_of.transpose(u, [*windows[:place], *batch, *windows[place:]])
+    if len(axes) > 1:
+        return axes, _together(indices, x, axes), u, inside
+    return axes, indices[..., 0] if is_concrete(indices) else numbers(traced(indices))[..., 0], u, inside
 
 
 def _written(eqn: Any, a: Array, indices: Any, u: Array) -> tuple[Any, ...] | None:
@@ -344,15 +359,25 @@ def _written(eqn: Any, a: Array, indices: Any, u: Array) -> tuple[Any, ...] | No
 
 
 def scatter_add(eqn: Any, x: Any, indices: Any, updates: Any) -> Array:
-    """Sums into elements along one axis that an array of whole numbers chooses, as `x.at[k].add(v)` makes it."""
+    """Sums into elements that arrays of whole numbers choose, as `x.at[k].add(v)` makes it.
+
+    Known numbers out of bounds are left out, as in JAX; data out of bounds end the run with an error."""
     a = numbers(traced(x))
     new = numbers(traced(updates))
     if (key := _written(eqn, a, indices, new)) is not None:
         out = copied(a)
         out[key] = out[key] + new
         return out
-    axis, at, u = _rows(eqn, "scatter-add", a, indices, updates)
-    return a.at[(*[slice(None)] * axis, np.asarray(at) if is_concrete(at) else at)].add(u)
+    axes, at, u, inside = _rows(eqn, "scatter-add", a, indices, new)
+    if inside is not None and not inside.all():
+        place = axes[0] if len(axes) == 1 else 0
+        u = elements.where(inside.reshape((*inside.shape, *(1,) * (u.ndim - inside.ndim - place))), u, 0)
+    if len(axes) == 1:
+        return a + summed(u, at, axes[0], a.shape, wraps=False)
+    rest = [n for n in range(a.ndim) if n not in axes]
+    flat = (int(np.prod([a.shape[n] for n in axes])), *(a.shape[n] for n in rest))
+    sums = places_of.reshape(summed(u, at, 0, flat, wraps=False), [a.shape[n] for n in (*axes, *rest)])
+    return a + places_of.transpose(sums, np.argsort([*axes, *rest]))
 
 
 def scatter(eqn: Any, x: Any, indices: Any, updates: Any) -> Array:
@@ -365,7 +390,13 @@ def scatter(eqn: Any, x: Any, indices: Any, updates: Any) -> Array:
     if not is_concrete(indices):
         raise fail("UPL1936", "data decide which elements are written, which is not built",
                    help="add to them: x.at[k].add(v)")  # fmt: skip
-    axis, at, u = _rows(eqn, "scatter", a, indices, updates)
+    axes, at, u, inside = _rows(eqn, "scatter", a, indices, u)
+    extents = [a.shape[n] for n in axes]
+    before = [slice(None)] * axes[0] if len(axes) == 1 else []
     for place in np.ndindex(np.shape(at)):
-        a[(*[slice(None)] * axis, int(np.asarray(at)[place]))] = u[(*[slice(None)] * axis, *place)]
+        if inside[place]:
+            index: list[Any] = [slice(None)] * a.ndim
+            for axis, k in zip(axes, np.unravel_index(int(np.asarray(at)[place]), extents), strict=True):
+                index[axis] = int(k)
+            a[tuple(index)] = u[(*before, *place)]
     return a

@@ -33,7 +33,7 @@ from upl_mlir.frontend.tensor.form import (
 from upl_mlir.frontend.tensor.lower import lower
 
 __all__ = [
-    "ENDLESS", "STATE", "Apply", "Branch", "Carry", "Cases", "Chain", "Derivative", "Expr", "Gate", "Number", "Pick",
-    "Position", "Read", "Scatter", "Statement", "Sum", "Tensor", "TensorProgram", "TensorStatement", "While", "chained",
-    "lower", "renamed",
+    "ENDLESS", "STATE", "Apply", "Branch", "Carry", "Cases", "Chain", "Derivative", "Expr", "Gate", "Number",
+    "Pick", "Position", "Read", "Scatter", "Statement", "Sum", "Tensor", "TensorProgram", "TensorStatement", "While",
+    "chained", "lower", "renamed",
 ]  # fmt: skip

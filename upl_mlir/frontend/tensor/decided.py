@@ -137,7 +137,7 @@ class Decided:
         """The elements that are chosen; `extent` is that of the source where the number is."""
         fields, box = s.names, form.box(s.names, s.ranges)
         result, piece = self._result(name, fields, box, s.span)
-        place, names, number = self._number(name, fields, box, [s.at], s.at, extent, s.span)
+        place, names, number = self._number(name, fields, box, [s.at], s, extent)
         value = place.arg(names[s.at])
         self._send(place, value, port_ref(result.symbol, result.ports[1].name), fields, None, s.span)
         row = unused("r", fields)
@@ -163,7 +163,7 @@ class Decided:
         """The sums at each element of the target, which has the given shape."""
         extent = shape[s.index.index(None)]
         place, names, number = self._number(
-            name, s.names, form.box(s.names, s.ranges), [s.value, s.at], s.at, extent, s.span
+            name, s.names, form.box(s.names, s.ranges), [s.value, s.at], s, extent
         )  # fmt: skip
         fields = tuple(f"i{n}" for n in range(len(shape)))
         box = form.within(fields, shape)
@@ -177,17 +177,20 @@ class Decided:
         return [Piece(op, op.arg(port.name), tuple(map(IndexExpr.of, fields)), domain, domain)]
 
     def _number(
-        self, name: str, fields: Sequence[str], box: Formula, reads: Sequence[form.Read], at: form.Read, extent: int,
-        span: Span | None,
+        self, name: str, fields: Sequence[str], box: Formula, reads: Sequence[form.Read], s: form.Pick | form.Scatter,
+        extent: int,
     ) -> tuple[NodeOp, dict[form.Expr, str], str]:  # fmt: skip
         """A node that reads some elements, its inputs' names, and the name of the integer that one of them is, an index."""
-        reads = list(dict.fromkeys(reads))
+        reads, at, span = list(dict.fromkeys(reads)), s.at, s.span
         node, names = self._node(f"{name}_at", fields, box, reads, span)
         whole = self.ctx.set(fields, box)
         for r in reads:
             self.wiring.arrows(Use(names[r], self.pieces[r.tensor], r.index, span), node, whole, {})
-        wrapped = form.Apply("?:", (form.Apply("<", (at, form.Number(0))), form.Apply("+", (at, form.Number(extent))), at))
-        value = ValueWriter(node, self.type).emit(wrapped, names, span)
+        number: form.Expr = at
+        if s.wraps:
+            below = form.Apply("<", (at, form.Number(0)))
+            number = form.Apply("?:", (below, form.Apply("+", (at, form.Number(extent))), at))
+        value = ValueWriter(node, self.type).emit(number, names, span)
         if self.type is not UplType.INT:
             value = Body(node.block, node.location).add(arith.FPToSIOp(value, i64))
         let = upl.LetOp(unused("k", {*fields, *names.values()}), value)

@@ -180,7 +180,7 @@ class While:
 @dataclass(frozen=True)
 class Pick:
     """``target[names] = source[…]``: of the index of `source`, one place is the number `at` (None in `index`), which is
-    data, the others are names.  A number below 0 counts from the end, as in numpy.
+    data, the others are names.  Where it `wraps`, a number below 0 counts from the end, as in numpy.
     """
 
     target: str
@@ -190,12 +190,14 @@ class Pick:
     at: Read
     ranges: Mapping[str, tuple[int, int]]
     span: Span | None = field(default=None, compare=False)
+    wraps: bool = True
 
 
 @dataclass(frozen=True)
 class Scatter:
     """``target[…]`` is the sum of all ``value`` (read at the names) whose index in `target` it is: one place of the index is
-    the number `at`, which is data (None in `index`), the others are names.  0 where there is none."""
+    the number `at`, which is data (None in `index`), the others are names; `wraps` as in `Pick`.  0 where there is none.
+    """
 
     target: str
     value: Read
@@ -204,6 +206,7 @@ class Scatter:
     names: tuple[str, ...]
     ranges: Mapping[str, tuple[int, int]]
     span: Span | None = field(default=None, compare=False)
+    wraps: bool = True
 
 
 @dataclass(frozen=True)

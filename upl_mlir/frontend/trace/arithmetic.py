@@ -28,24 +28,30 @@ _AS_THEY_ARE = ("int", "floor", "ceil", "round", "trunc", "real", "f32", "f64", 
 """What leaves a whole number as it is."""
 
 
-def by_arithmetic(a: Array, at: object, axis: int) -> Array | None:
-    """What an array of whole numbers chooses along an axis, as numpy's `take`, where no data take part; else None.
-
-    None as well for a number out of bounds: who asks data says what is wrong.
-    """
-    if not isinstance(at, Array):
-        return None
+def whole_numbers(at: Array) -> tuple[IndexExpr, tuple[int, int]] | None:
+    """An array of whole numbers as an index expression over its positions, and between which numbers that lies; None where
+    data take part."""
     read, ranges = at.operand(), {f"i{n}": (0, extent - 1) for n, extent in enumerate(at.shape)}
     ranges |= _loops(read)
     tree = _tree(read, [MOST_NODES])
     found = None if tree is None else _index(tree, ranges)
     if found is None:
         return None
-    e, extent = tidy(found), a.shape[axis]
+    e = tidy(found)
     around = _between(e, ranges)
-    if around is None:
+    return None if around is None else (e, around)
+
+
+def by_arithmetic(a: Array, at: object, axis: int, *, wraps: bool = True) -> Array | None:
+    """What an array of whole numbers chooses along an axis, as numpy's `take`, where no data take part; else None.
+
+    None as well for a number out of bounds: who asks data says what is wrong.
+    """
+    found = whole_numbers(at) if isinstance(at, Array) else None
+    if found is None or not isinstance(at, Array):
         return None
-    if -extent <= around[0] and around[1] < 0:
+    (e, around), extent = found, a.shape[axis]
+    if wraps and -extent <= around[0] and around[1] < 0:
         e, around = e + extent, (around[0] + extent, around[1] + extent)
     if not 0 <= around[0] <= around[1] < extent or sum(not isinstance(x, Var) for x in e.atoms()) > MOST_CHOICES:
         return None

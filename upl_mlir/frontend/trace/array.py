@@ -114,7 +114,7 @@ class Array(NDArrayOperatorsMixin):
 
     def __getitem__(self, key: Any) -> Array:
         if (found := by_data(self._shape, key)) is not None:
-            return LATE["pick"](self, *found)
+            return LATE["elements"](self, found)
         shape, index = select(self._shape, key)
         return self.view(shape, index)
 
@@ -261,7 +261,7 @@ class _AtPlace:
     def add(self, value: Any) -> Array:
         """The array with something added at the place; what an array of numbers names twice is added twice."""
         if (found := by_data(self.array.shape, self.key)) is not None:
-            return self.array + LATE["scatter"](value, *found, self.array.shape)
+            return self.array + LATE["added"](self.array, value, found)
         return self.set(self.array[self.key] + value)
 
     def multiply(self, value: Any) -> Array:

@@ -251,10 +251,10 @@ class _Builder:
         assert len(index) == len(large.shape)
         target, ranges = self._tensor(node), _ranges(small.shape)
         if isinstance(node, Pick):
-            self.statements.append(form.Pick(target, names, self.names[large], index, at, ranges, node.span))
+            self.statements.append(form.Pick(target, names, self.names[large], index, at, ranges, node.span, node.wraps))
         else:
             value = form.Read(self.names[small], places(small.shape), node.span)
-            self.statements.append(form.Scatter(target, value, at, index, names, ranges, node.span))
+            self.statements.append(form.Scatter(target, value, at, index, names, ranges, node.span, node.wraps))
 
     def _stored(self, node: Node) -> None:
         """A tensor for an array of one number, of which elements are chosen."""

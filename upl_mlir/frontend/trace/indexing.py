@@ -5,6 +5,7 @@ result is.  Indices of traced loops may stand where integers may, in affine expr
 from __future__ import annotations
 
 import operator
+from dataclasses import dataclass
 from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
@@ -152,23 +153,42 @@ def select(shape: Shape, key: Any) -> tuple[Shape, Index]:
     return tuple(out), tuple(index)
 
 
-def by_data(shape: Shape, key: Any) -> tuple[Any, int] | None:
-    """The array of numbers in a key and the axis that it indexes, where the key has one and takes all else whole; None for
-    other keys.  Raises UplError (UPL1932) where it stands beside other indices."""
+@dataclass(frozen=True)
+class ByData:
+    """A key with arrays of numbers: first `basic`, whole along their axes, then the arrays.
+
+    `axes` are those of what `basic` gives; the dimensions of the numbers begin at `place` in the result, as in numpy.
+    """
+
+    basic: tuple[Any, ...]
+    arrays: tuple[Any, ...]
+    axes: tuple[int, ...]
+    place: int
+
+
+def by_data(shape: Shape, key: Any) -> ByData | None:
+    """How a key with arrays of numbers is read; None for other keys.  Raises UplError (UPL1932) where it adds dimensions."""
     parts = list(key) if isinstance(key, tuple) else [key]
-    arrays = [n for n, p in enumerate(parts) if _numbers(p)]
-    if not arrays:
+    if not any(map(_numbers, parts)):
         return None
-    whole = [p is Ellipsis or (isinstance(p, slice) and p == slice(None)) for p in parts]
-    dots = sum(p is Ellipsis for p in parts)
-    if len(arrays) > 1 or sum(whole) != len(parts) - 1 or dots > 1 or len(parts) - dots > len(shape):
-        raise fail(
-            "UPL1932", "an array of numbers as an index stands alone, or beside full slices",
-            help="take one axis after the other: x[k][:, 0], x[:, k]",
-        )  # fmt: skip
-    (at,) = arrays
-    before = [p is Ellipsis for p in parts[:at]]
-    return parts[at], at if True not in before else len(shape) - (len(parts) - at)
+    if sum(p is Ellipsis for p in parts) > 1 or any(p is None for p in parts):
+        raise fail("UPL1932", "an array of numbers as an index stands beside slices and integers",
+                   help="add dimensions afterwards: x[k][:, None]")  # fmt: skip
+    given = sum(p is not Ellipsis for p in parts)
+    if given > len(shape):
+        raise fail("UPL1931", f"{given} indices for an array with {len(shape)} dimensions", help=f"the shape is {shape}")
+    at = next((n for n, p in enumerate(parts) if p is Ellipsis), len(parts))
+    parts[at : at + 1] = [slice(None)] * (len(shape) - given)
+    advanced = [n for n, p in enumerate(parts) if not isinstance(p, slice)]  # integers, too
+    together = advanced[-1] - advanced[0] == len(advanced) - 1
+    arrays, axes, dimensions = list[Any](), list[int](), 0
+    for p in parts:
+        if _numbers(p):
+            arrays.append(p)
+            axes.append(dimensions)
+        dimensions += _numbers(p) or isinstance(p, slice)
+    basic = tuple(slice(None) if _numbers(p) else p for p in parts)
+    return ByData(basic, tuple(arrays), tuple(axes), advanced[0] if together else 0)
 
 
 def _numbers(part: Any) -> bool:

@@ -106,6 +106,7 @@ class Chosen(Node):
     array: Node
     at: Node
     axis: int
+    wraps: bool
 
     @property
     def operands(self) -> tuple[Operand, ...]:

@@ -54,7 +54,7 @@ HANDED_ON = 4
 """Of so many inputs at most that depend on each other in circles arrays are saved: their conditions multiply. Chosen."""
 
 _FREE = (arith.ConstantOp, RefOp, LetOp, arith.SIToFPOp, arith.UIToFPOp, arith.ExtUIOp, arith.ExtFOp, arith.TruncFOp)
-_SLOW = (arith.DivfOp, math.SqrtOp, arith.FloorDivSIOp, arith.CeilDivSIOp, arith.DivSIOp, arith.RemSIOp)
+_SLOW = (arith.FPToSIOp, arith.DivfOp, math.SqrtOp, arith.FloorDivSIOp, arith.CeilDivSIOp, arith.DivSIOp, arith.RemSIOp)
 _FUNCTIONS = (math.PowFOp, *BY_OP)
 
 
