@@ -262,6 +262,12 @@ class Compiled:
             found[name] = into
         return found
 
+    def whole(self, arguments: Any, constants: Mapping[str, Array], result: Any) -> Callable[[tuple[Any, ...]], Any] | None:
+        """Calls like the last one as one function, from a tuple of arguments to a result: see
+        `engines.native.call.whole_call`.  None where there is none."""
+        last = None if self._native is None else self._native.last
+        return None if last is None or last.given != self.given else last.whole(arguments, constants, result)
+
     def _interpreted(self, given: Mapping[str, int], arrays: dict[str, Any]) -> dict[str, Array]:
         from upl_mlir.host.arrays import bind_arrays, bind_parameters, host_ports
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -105,3 +106,57 @@ def test_dictionaries_keep_their_order() -> None:
         found = g({k: np.full(2, float(ord(k))) for k in order})
         assert list(found) == list(order)
         np.testing.assert_array_equal(found["a"], np.full(2, float(ord("b"))))
+
+
+def tilted(p: Any, x: Any, k: Any, unused: Any) -> Any:
+    return Pair(np.sum(p["w"][k] * x) * p["s"], [x * 2.0, None])
+
+
+def test_like_calls_run_without_python_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trees, numbers, arrays of integers (which are converted), arrays that are not needed; what differs goes the long way."""
+    f = upl.function(tilted, engine="native")
+    args = ({"w": np.arange(4.0), "s": 2.0}, np.array([1.0, 2.0]), np.array([3, 1]), np.ones(2))
+    wanted = Pair(np.float64(10.0), [np.array([2.0, 4.0]), None])
+    for _ in range(2):
+        same(f(*args), wanted)
+    long: list[int] = []
+    plain = Again.__call__
+
+    def counted(self: Again, values: Any) -> Any:
+        long.append(1)
+        return plain(self, values)
+
+    monkeypatch.setattr(Again, "__call__", counted)
+    same(f(*args), wanted)
+    other = ({"w": np.arange(4.0), "s": 2.0}, args[1] + 1, np.array([0, -1]), args[3])
+    same(f(*other), Pair(np.float64(18.0), [args[1] * 2 + 2, None]))
+    assert not long
+    same(f({"s": 2.0, "w": np.arange(4.0)}, *args[1:]), wanted)
+    same(f(args[0], args[1], args[2].astype(np.int32), args[3]), wanted)
+    same(f(args[0], np.array([1.0, 9.0, 2.0])[::2], *args[2:]), wanted)
+    same(f(args[0], args[1].astype(">f8"), *args[2:]), wanted)
+    same(f({"w": np.arange(4.0), "s": np.float64(2.0)}, *args[1:]), wanted)
+    assert long
+    with pytest.raises(upl.UplError, match=r"UPL1605|never came"):
+        for _ in range(3):
+            f(args[0], args[1], np.array([3, 7]), args[3])
+
+
+def test_whole_calls_from_several_threads() -> None:
+    """Converted arrays have one place, which a second thread leaves alone while a first one uses it."""
+    f = upl.function(lambda x, k: np.sum(np.exp(-x * x)) + np.sum(k * 1.0), engine="native")
+    x, k = np.linspace(0, 1, 200_000), np.arange(5000)
+    wanted = [float(f(x, k + n)) for n in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        for n, found in enumerate(pool.map(lambda n: float(f(x, k + n % 4)), range(64))):
+            assert found == wanted[n % 4]
+
+
+def test_a_like_call_inside_of_a_trace_is_traced() -> None:
+    f = upl.function(lambda x: np.sum(x * x), engine="native")
+    x = np.arange(3.0)
+    for _ in range(2):
+        f(x)
+    program = upl.function(lambda y: f(x) * y).program(2.0)
+    assert "out" in program.outputs
+    assert float(upl.function(lambda y: f(x) * y, engine="native")(2.0)) == 10.0

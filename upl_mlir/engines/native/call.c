@@ -348,6 +348,7 @@ static PyTypeObject KernelType = {
 
 #include "call_memory.h"
 #include "call_again.h"
+#include "call_whole.h"
 
 static PyMethodDef doubles_method = {
     "scalar", (PyCFunction)(void (*)(void))call_doubles, METH_FASTCALL | METH_KEYWORDS, "Numbers in, a tuple of numbers out.",
@@ -426,6 +427,7 @@ fault:
 
 static PyMethodDef functions[] = {
     {"again", make_again, METH_VARARGS, "again(kernel, parameters, inputs, outputs) -> object with run()"},
+    {"whole", make_whole, METH_VARARGS, "whole(again, arguments, constants, result, fault) -> function of a tuple of arguments"},
     {"make", make, METH_VARARGS, "make(entry, threads, formals, inputs, fail, owner) -> callable"},
     {NULL, NULL, 0, NULL},
 };
@@ -438,7 +440,7 @@ PyMODINIT_FUNC PyInit__upl_call(void) {
     import_array();
     block_capsule = PyCapsule_New(&block_handler, "mem_handler", NULL);
     if (!block_capsule) return NULL;
-    if (PyType_Ready(&KernelType) < 0 || PyType_Ready(&AgainType) < 0) return NULL;
+    if (PyType_Ready(&KernelType) < 0 || PyType_Ready(&AgainType) < 0 || PyType_Ready(&WholeType) < 0) return NULL;
     pthread_atfork(NULL, NULL, forget_workers);
     return PyModule_Create(&definition);
 }

@@ -11,18 +11,21 @@ import importlib.util
 import sys
 import sysconfig
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from upl_mlir.engines.native.call_ctypes import CtypesCall, CtypesScalar, Fail, Target
 from upl_mlir.engines.native.compiler import CompilerError, find_compiler, load_library
 
+Array = NDArray[Any]
+
 SOURCE = Path(__file__).with_name("call.c")
-HEADERS = tuple(SOURCE.with_name(name) for name in ("call_pool.h", "call_memory.h", "call_again.h"))
+HEADERS = tuple(SOURCE.with_name(name) for name in ("call_pool.h", "call_memory.h", "call_again.h", "call_whole.h"))
 """What the source includes from its own folder."""
 KINDS = {"float64": "d", "float32": "f", "int64": "q", "int32": "i", "int8": "b", "bool": "?"}
 
@@ -127,6 +130,43 @@ def again_call(
     if found is None or isinstance(run, CtypesCall):
         return None
     return found.again(run, tuple(params), tuple(inputs), tuple(outputs))
+
+
+Whole = Callable[[tuple[Any, ...]], Any]
+"""From the tuple of a function's arguments to its result; NotImplemented for a call that differs or goes wrong."""
+
+
+def whole_call(
+    again: Again, inputs: Sequence[str], outputs: Sequence[tuple[str, np.dtype[Any]]], arguments: Any,
+    constants: Mapping[str, Array], result: Any, fault: str | None = None,
+) -> Whole | None:  # fmt: skip
+    """Calls like an earlier one as one function, `again` having these inputs and outputs; None where it cannot be.
+
+    `arguments` is a tree of branches (type, keys of a dict or None, parts), None, and leaves (name of the input or "",
+    type of a number or None, code of numpy's type, shape); in `result` only the names of outputs count.  `constants` are
+    inputs that are no arguments, `fault` the output that says whether a call went wrong.  Results have types as in `result`.
+    """
+    inputs_at = {n: k for k, n in enumerate(inputs)}
+    outputs_at = {n: k for k, (n, _) in enumerate(outputs)}
+    types = dict(outputs)
+
+    def placed(tree: Any, at: Mapping[str, int]) -> Any:
+        if tree is None:
+            return None
+        if len(tree) == 3:
+            kind, keys, parts = tree
+            return kind, keys, tuple(placed(part, at) for part in parts)
+        name, kind, code, shape = tree
+        if at is outputs_at and types[name] != np.dtype(code):
+            raise KeyError(name)
+        return at[name] if name else -1, kind, KINDS[np.dtype(code).name], shape
+
+    try:
+        spec, made = placed(arguments, inputs_at), placed(result, outputs_at)
+    except KeyError:  # a type that kernels have not
+        return None
+    held = tuple((inputs_at[n], a) for n, a in constants.items())
+    return extension().module.whole(again, spec, held, made, -1 if fault is None else outputs_at[fault])
 
 
 def _formals(target: Target) -> list[tuple[str, bool, tuple[int, ...] | None]]:

@@ -76,61 +76,88 @@ static int overlapping(const Again *g, const int64_t *slots) {
     return 0;
 }
 
-/* run({name: array}[, out]) -> {name: array}, the status if it is not 0, or None for a call that differs.  `out` are arrays
-   for some of the results, as a dictionary; the others are new. */
-HOT static PyObject *call_again(PyObject *self, PyObject *const *args, Py_ssize_t n) {
-    Again *g = (Again *)self;
-    PyObject *arrays = n > 0 ? args[0] : NULL, *out = n > 1 && args[1] != Py_None ? args[1] : NULL;
-    PyObject *held[MAX_CELLS], *results = NULL, *answer = NULL, *before = NULL;
-    double numbers[MAX_CELLS];
-    int64_t slots[MAX_SLOTS], status = 0, found_out = 0;
-    int count = 0;
-    if (!arrays || !PyDict_CheckExact(arrays) || PyDict_GET_SIZE(arrays) != g->given || (out && !PyDict_CheckExact(out)))
-        Py_RETURN_NONE;
-    memcpy(slots, g->slots, (size_t)g->kernel->slots * sizeof *slots);
-    for (; count < g->given; count++) {
-        const Place *p = &g->places[count];
-        PyObject *found = PyDict_GetItemWithError(arrays, p->name);
-        if (found && PyArray_CheckExact(found) && alike(p, (PyArrayObject *)found))
-            slots[p->slot] = (int64_t)(intptr_t)PyArray_DATA((PyArrayObject *)found);
-        else if (found && p->rank == 0 && PyFloat_CheckExact(found) && (p->kind == 'd' || p->kind == 'f')) {
-            if (put(p->kind, found, &numbers[count])) goto end;
-            slots[p->slot] = (int64_t)(intptr_t)&numbers[count];
-        } else
-            goto other;
-        held[count] = Py_NewRef(found); /* others may run meanwhile */
-    }
-    results = PyDict_Copy(g->names);
-    if (!results || (g->large && !(before = PyDataMem_SetHandler(block_capsule)))) goto end;
+/* Makes the results in `made` (each NULL before) and runs; `slots` have the addresses of the inputs.  Returns 0, 1 for a call
+   that differs, or -1 with an exception set; where arrays were made, the caller has them in any case. */
+HOT static int serve(Again *g, int64_t *slots, PyObject *out, PyObject **made, int64_t *status) {
+    int64_t found_out = 0;
+    int answer = -1;
+    PyObject *before = NULL;
+    if (g->large && !(before = PyDataMem_SetHandler(block_capsule))) return -1;
     for (int i = 0; i < g->made; i++) {
         Place *p = &g->places[g->given + i];
-        PyObject *array = result_of(p, out);
-        if (!array) goto other;
-        slots[p->slot] = (int64_t)(intptr_t)PyArray_DATA((PyArrayObject *)array);
-        found_out += out && PyDict_GetItemWithError(out, p->name) == array;
-        int bad = PyDict_SetItem(results, p->name, array);
-        Py_DECREF(array); /* the dictionary has it */
-        if (bad) goto end;
+        if (!(made[i] = result_of(p, out))) {
+            answer = PyErr_Occurred() ? -1 : 1;
+            goto end;
+        }
+        slots[p->slot] = (int64_t)(intptr_t)PyArray_DATA((PyArrayObject *)made[i]);
+        found_out += out && PyDict_GetItemWithError(out, p->name) == made[i];
     }
-    if (out && (found_out != PyDict_GET_SIZE(out) || overlapping(g, slots))) goto other;
-    slots[g->status] = (int64_t)(intptr_t)&status;
+    if (out && (found_out != PyDict_GET_SIZE(out) || overlapping(g, slots))) {
+        answer = PyErr_Occurred() ? -1 : 1;
+        goto end;
+    }
+    slots[g->status] = (int64_t)(intptr_t)status;
     int64_t took = run_timed(g->kernel, slots, g->size);
     if (took < 0) goto end;
     g->nanoseconds = took;
-    answer = status ? PyLong_FromLongLong(status) : Py_NewRef(results);
-    goto end;
-other:
-    if (!PyErr_Occurred()) answer = Py_NewRef(Py_None);
+    answer = 0;
 end:
     if (before) {
         PyObject *ours = PyDataMem_SetHandler(before);
         Py_XDECREF(ours);
         Py_DECREF(before);
-        if (!ours) Py_CLEAR(answer);
+        if (!ours) answer = -1;
     }
-    while (count) Py_DECREF(held[--count]);
-    Py_XDECREF(results);
     return answer;
+}
+
+/* Puts the address of an input into its slot, or a Python float into `number` and its address there.  Returns 0, 1 for
+   something else, or -1 with an exception set. */
+static inline int give(const Place *p, PyObject *found, int64_t *slots, double *number) {
+    if (PyArray_CheckExact(found)) {
+        if (!alike(p, (PyArrayObject *)found)) return 1;
+        slots[p->slot] = (int64_t)(intptr_t)PyArray_DATA((PyArrayObject *)found);
+        return 0;
+    }
+    if (p->rank || !PyFloat_CheckExact(found) || (p->kind != 'd' && p->kind != 'f')) return 1;
+    if (put(p->kind, found, number)) return -1;
+    slots[p->slot] = (int64_t)(intptr_t)number;
+    return 0;
+}
+
+/* run({name: array}[, out]) -> {name: array}, the status if it is not 0, or None for a call that differs.  `out` are arrays
+   for some of the results, as a dictionary; the others are new. */
+HOT static PyObject *call_again(PyObject *self, PyObject *const *args, Py_ssize_t n) {
+    Again *g = (Again *)self;
+    PyObject *arrays = n > 0 ? args[0] : NULL, *out = n > 1 && args[1] != Py_None ? args[1] : NULL;
+    PyObject *held[MAX_CELLS], *made[MAX_CELLS], *results = NULL;
+    double numbers[MAX_CELLS];
+    int64_t slots[MAX_SLOTS], status = 0;
+    int count = 0, differs = 1;
+    if (!arrays || !PyDict_CheckExact(arrays) || PyDict_GET_SIZE(arrays) != g->given || (out && !PyDict_CheckExact(out)))
+        Py_RETURN_NONE;
+    memset(made, 0, (size_t)g->made * sizeof *made);
+    memcpy(slots, g->slots, (size_t)g->kernel->slots * sizeof *slots);
+    for (; count < g->given; count++) {
+        const Place *p = &g->places[count];
+        PyObject *found = PyDict_GetItemWithError(arrays, p->name);
+        differs = found ? give(p, found, slots, &numbers[count]) : 1;
+        if (differs) goto end;
+        held[count] = Py_NewRef(found); /* others may run meanwhile */
+    }
+    differs = serve(g, slots, out, made, &status);
+    if (!differs && !status && (results = PyDict_Copy(g->names)))
+        for (int i = 0; i < g->made; i++)
+            if (PyDict_SetItem(results, g->places[g->given + i].name, made[i])) {
+                Py_CLEAR(results);
+                break;
+            }
+end:
+    while (count) Py_DECREF(held[--count]);
+    for (int i = 0; i < g->made; i++) Py_XDECREF(made[i]);
+    if (PyErr_Occurred()) return NULL;
+    if (differs) Py_RETURN_NONE;
+    return status ? PyLong_FromLongLong(status) : results;
 }
 
 static int again_traverse(PyObject *self, visitproc visit, void *arg) {

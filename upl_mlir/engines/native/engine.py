@@ -11,7 +11,7 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
@@ -23,7 +23,7 @@ from upl_mlir.diagnostics import UplError, error, nearest_or_all
 from upl_mlir.dialects.upl import ProgramOp
 from upl_mlir.dialects.upl.query import outputs, poly_context, span_of
 from upl_mlir.engines.native import shapes
-from upl_mlir.engines.native.call import Again, again_call
+from upl_mlir.engines.native.call import Again, Whole, again_call, whole_call
 from upl_mlir.engines.native.whole import Source, compile_program
 from upl_mlir.host.arrays import HostPort, bind_parameters, check_names, dense_arrays, dtype_of, host_ports
 from upl_mlir.passes.analysis.at_sizes import require_at
@@ -103,6 +103,12 @@ class Remembered:
     call: Again
     run: Callable[..., dict[str, Array] | int | None]
     params: dict[str, int]
+    inputs: Sequence[str]
+    outputs: Sequence[tuple[str, np.dtype[Any]]]
+
+    def whole(self, arguments: Any, constants: Mapping[str, Array], result: Any, fault: str | None = None) -> Whole | None:
+        """Such calls as one function: see `whole_call`."""
+        return whole_call(self.call, self.inputs, self.outputs, arguments, constants, result, fault)
 
 
 class NativeEngine:
@@ -248,7 +254,10 @@ class NativeEngine:
         dtypes = {a.name: np.dtype(a.dtype) for a in self.kernel.arguments[:-1]}  # the last is the status
         outputs = [(n, shape, dtypes[n]) for n, shape in call.outputs]
         found = again_call(self.kernel.run, [call.params[p] for p in self._params], call.inputs, outputs)
-        return None if found is None else Remembered(given, found, found.run, call.params)
+        if found is None:
+            return None
+        inputs = [n for n, _ in call.inputs]
+        return Remembered(given, found, found.run, call.params, inputs, [(n, t) for n, _, t in outputs])
 
     @property
     def seconds(self) -> float:

@@ -21,6 +21,7 @@ from upl_mlir.dialects.upl import InputOp, NodeOp
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.dialects.upl.query import endpoints, require_determined, span_of
 from upl_mlir.engines.interp.engine import Engine
+from upl_mlir.engines.native.call import Whole
 from upl_mlir.engines.native.engine import NativeEngine, Remembered, Stats, target_of
 from upl_mlir.engines.native.whole import Source
 from upl_mlir.engines.token.engine import TokenEngine
@@ -177,6 +178,10 @@ class _Right:
         """Arrays in, arrays out."""
         found = self.inner.run(arrays, out)
         return found if isinstance(found, dict) and not found.pop(self.fault) else None
+
+    def whole(self, arguments: Any, constants: Mapping[str, Array], result: Any) -> Whole | None:
+        """Such calls as one function: see `whole_call`."""
+        return self.inner.whole(arguments, constants, result, self.fault)
 
 
 _AGAIN = frozenset(("UPL1604", "UPL1605", "UPL1825", "UPL1826", "UPL1827"))

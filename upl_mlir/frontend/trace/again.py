@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from upl_mlir.api.programs import Compiled
+from upl_mlir.frontend.trace.tree import map_tree
 
 _NUMBERS = frozenset("?bBhHiIlLqQfd")
 """Codes of numpy's types whose arrays are looked at here."""
@@ -53,6 +54,31 @@ def signature(tree: Any, values: list[Any]) -> Hashable:
     raise Unknown
 
 
+def looked_for(args: tuple[Any, ...], names: Sequence[str], dtype: np.dtype[Any]) -> Any:
+    """Arguments as `whole_call` takes them; `names` has the program's input for each leaf, "" where it has none; `dtype` is
+    that of numbers.  Raises Unknown for what is looked at nowhere else."""
+    rest = iter(names)
+    named = map_tree(lambda _: next(rest), args)
+
+    def tree(arg: Any, name: Any) -> Any:
+        kind = type(arg)
+        match arg:
+            case None:
+                return None
+            case dict() if kind is dict and all(type(key) is str for key in arg):
+                return kind, tuple(arg), tuple(tree(arg[key], name[key]) for key in arg)
+            case tuple() | list():
+                return kind, None, tuple(map(tree, arg, name))
+            case float():
+                return name, kind, dtype.char, ()
+            case np.ndarray():
+                return name, None, arg.dtype.char, arg.shape
+            case _:
+                raise Unknown
+
+    return tree(args, named)
+
+
 class Again:
     """What serves the calls that are alike.  `names` has the program's input for each argument ("" where it needs none),
     `shape` is the result with a `Pick` for each of its leaves."""
@@ -67,6 +93,7 @@ class Again:
         self._cast = [(name, n) for name, n in used if values[n].dtype != dtype]
         self._constants = {n: np.asarray(v, dtype) for n, v in constants.items() if n in compiled.inputs}
         self._fill = filler(shape, dtype)
+        self._shape, self._names = shape, names
 
     def __call__(self, values: Sequence[Any]) -> Any:
         """The result for the arguments' arrays."""
@@ -76,6 +103,34 @@ class Again:
         for name, n in self._cast:
             arrays[name] = np.asarray(values[n], self._dtype)
         return self._fill(self._compiled(**arrays))
+
+    @property
+    def _made(self) -> Any:
+        """The result as `whole_call` takes it.  Raises Unknown for one that it does not make."""
+
+        def tree(shape: Any) -> Any:
+            match shape:
+                case None:
+                    return None
+                case Pick(name, False):
+                    return name, None, np.dtype(self._dtype).char, ()
+                case dict() if all(type(k) is str for k in shape):
+                    return dict, tuple(shape), tuple(map(tree, shape.values()))
+                case list() | tuple():
+                    return type(shape), None, tuple(map(tree, shape))
+                case _:
+                    raise Unknown
+
+        return tree(self._shape)
+
+    def whole(self, args: tuple[Any, ...]) -> Callable[[tuple[Any, ...]], Any] | None:
+        """Calls like the last one, of which these were the arguments, as one function of the tuple of arguments; it returns
+        NotImplemented for others.  None where there is no such function."""
+        used = [name if name in self._compiled.inputs else "" for name in self._names]
+        try:
+            return self._compiled.whole(looked_for(args, used, np.dtype(self._dtype)), self._constants, self._made)
+        except Unknown:
+            return None
 
 
 def filler(shape: Any, dtype: type[np.floating[Any]]) -> Callable[[dict[str, Any]], Any]:
@@ -107,3 +162,17 @@ def filler(shape: Any, dtype: type[np.floating[Any]]) -> Callable[[dict[str, Any
             if hasattr(shape, "_fields"):
                 return lambda out: type(shape)(*[part(out) for part in parts])
             return lambda out: tuple([part(out) for part in parts])
+
+
+class Last:
+    """What serves calls of a function that are like its last one; `what` tells programs made of the function apart."""
+
+    def __init__(self, what: Hashable):
+        self.what = what
+        self.whole: Callable[[tuple[Any, ...]], Any] = unlike
+        self.of: Again | None = None
+
+
+def unlike(args: tuple[Any, ...]) -> Any:
+    """No call is like an earlier one."""
+    return NotImplemented

@@ -20,7 +20,7 @@ from upl_mlir.dialects.upl import UplType
 from upl_mlir.frontend.tensor import TensorProgram, lower
 from upl_mlir.frontend.tensor.lower import output_name
 from upl_mlir.frontend.trace import tree
-from upl_mlir.frontend.trace.again import Again, Pick, Unknown, filler, signature
+from upl_mlir.frontend.trace.again import Again, Last, Pick, Unknown, filler, signature, unlike
 from upl_mlir.frontend.trace.array import Array, as_array, computed, made, real_numbers
 from upl_mlir.frontend.trace.build import Built, build
 from upl_mlir.frontend.trace.indexing import LoopIndex
@@ -86,6 +86,7 @@ class Function:
         self._traced: dict[Any, Traced] = {}
         self._compiled: dict[Any, Compiled] = {}
         self._again: dict[Any, Again] = {}
+        self._last = Last("")
 
     def __repr__(self) -> str:
         return f"<upl.function {getattr(self.fun, '__name__', self.fun)}>"
@@ -94,20 +95,30 @@ class Function:
         """The function's value.  Raises UplError (UPL193x)."""
         if recording() is not None:
             return self.fun(*args, **kwargs)
-        return self.called(args, kwargs, "", lambda call: (self.prepared(call, "", lambda t: t.program), call.traced.shape))
+        last = self._last
+        if not kwargs and (found := last.whole(args)) is not NotImplemented:
+            return found
+        return self.called(args, kwargs, last, self._value)
+
+    def _value(self, call: Call) -> tuple[Compiled, Any]:
+        """The function's own program, and the shape of its result."""
+        return self.prepared(call, "", lambda t: t.program), call.traced.shape
 
     def called(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], what: Any, prepare: Callable[[Call], tuple[Compiled, Any]]
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], last: Last, prepare: Callable[[Call], tuple[Compiled, Any]]
     ) -> Any:
         """The result of a program made of the function.  `prepare` gives that program and the result with a `Pick` for each
-        leaf; it is asked once for calls that are alike.  `what` tells such programs apart."""
+        leaf; it is asked once for calls that are alike.  `last.whole` serves calls like this one afterwards."""
         values: list[Any] = []
         key = None
         if not kwargs and not self.static:
             try:
-                key = what, signature(args, values)
+                key = last.what, signature(args, values)
                 if (again := self._again.get(key)) is not None:
-                    return again(values)
+                    found = again(values)
+                    if last.of is not again:
+                        last.of, last.whole = again, again.whole(args) or unlike
+                    return found
             except Unknown:
                 pass
         call = self.bind(args, kwargs)
