@@ -113,7 +113,7 @@ def tilted(p: Any, x: Any, k: Any, unused: Any) -> Any:
 
 
 def test_like_calls_run_without_python_between(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trees, numbers, arrays of integers (which are converted), arrays that are not needed; what differs goes the long way."""
+    """Trees, numbers, arrays of integers (which are converted), arrays that are not needed; others go the long way."""
     f = upl.function(tilted, engine="native")
     args = ({"w": np.arange(4.0), "s": 2.0}, np.array([1.0, 2.0]), np.array([3, 1]), np.ones(2))
     wanted = Pair(np.float64(10.0), [np.array([2.0, 4.0]), None])

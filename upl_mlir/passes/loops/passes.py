@@ -41,6 +41,7 @@ from upl_mlir.passes.loops.transform.invariant import (
 from upl_mlir.passes.loops.transform.products import Splitter
 from upl_mlir.passes.loops.transform.quotients import split_quotients
 from upl_mlir.passes.loops.transform.results import make_in_place
+from upl_mlir.passes.loops.transform.tables import Tables
 from upl_mlir.passes.loops.transform.unread import drop_unread
 from upl_mlir.passes.storage import Storage
 
@@ -195,7 +196,8 @@ class InvariantFieldsPass(LoopPass):
 
     def step(self, p: LoopProgram) -> bool:
         if not (p.compared or chosen_by_data(p.system)):
-            return take_invariant_fields(p.system)
+            some = take_invariant_fields(p.system)
+            return Tables(p.system).make() or some
         some = share_indices(p.system)
         some |= settle_comparisons(p.system)
         some |= simplify_truths(p.system)
