@@ -284,9 +284,10 @@ def divide(kind: DivKind, num: IndexExpr, den: IndexExpr) -> IndexExpr:
     if d is not None and d > 0:
         if num.constant is not None:
             return IndexExpr.of(kind.apply(num.constant, d))
-        if all(c % d == 0 for _, c in num.terms):
-            exact = IndexExpr(tuple((m, c // d) for m, c in num.terms))
-            return IndexExpr() if kind is DivKind.MOD else exact
+        if all(c % d == 0 for m, c in num.terms if m):
+            exact = IndexExpr(tuple((m, c // d) for m, c in num.terms if m))
+            rest = IndexExpr.of(kind.apply(dict(num.terms).get((), 0), d))
+            return rest if kind is DivKind.MOD else exact + rest
     return IndexExpr.of(Div(kind, num, den))
 
 

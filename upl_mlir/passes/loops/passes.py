@@ -40,6 +40,7 @@ from upl_mlir.passes.loops.transform.invariant import (
 )
 from upl_mlir.passes.loops.transform.products import Splitter
 from upl_mlir.passes.loops.transform.quotients import split_quotients
+from upl_mlir.passes.loops.transform.residues import by_residues
 from upl_mlir.passes.loops.transform.results import make_in_place
 from upl_mlir.passes.loops.transform.tables import Tables
 from upl_mlir.passes.loops.transform.unread import drop_unread
@@ -410,7 +411,7 @@ class UnrollLoopsPass(LoopPass):
 
     def step(self, p: LoopProgram) -> bool:
         planar = {n for n, eq in p.system.equations.items() if eq.planar}
-        p.tree = unroll.unrolled(p.system.lin, p.scheduled, p.kept, planar, self.most)
+        p.tree = by_residues(p.system.lin, unroll.unrolled(p.system.lin, p.scheduled, p.kept, planar, self.most))
         return True
 
 
