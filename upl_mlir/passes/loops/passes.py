@@ -42,6 +42,7 @@ from upl_mlir.passes.loops.transform.products import Splitter
 from upl_mlir.passes.loops.transform.quotients import split_quotients
 from upl_mlir.passes.loops.transform.residues import by_residues
 from upl_mlir.passes.loops.transform.results import make_in_place
+from upl_mlir.passes.loops.transform.stored import Stored
 from upl_mlir.passes.loops.transform.tables import Tables
 from upl_mlir.passes.loops.transform.unread import drop_unread
 from upl_mlir.passes.storage import Storage
@@ -228,7 +229,8 @@ class ReuseFunctionsPass(LoopPass):
     cost: int = reuse.COSTLY
 
     def step(self, p: LoopProgram) -> bool:
-        return reuse.Reuse(p.system, self.cost).replace()
+        some = Stored(p.system).read()
+        return reuse.Reuse(p.system, self.cost).replace() or some
 
     def run(self, p: LoopProgram) -> None:
         tried = read(write(p))
