@@ -147,7 +147,8 @@ class FollowCopiesPass(LoopPass):
     stage: ClassVar[Stage] = Stage.EQUATIONS
 
     def step(self, p: LoopProgram) -> bool:
-        some = follow_copies(p.system, ordered=p.ordered)
+        some = Stored(p.system).merge_copies()
+        some |= follow_copies(p.system, ordered=p.ordered)
         return drop_unread(p.system) or some
 
 

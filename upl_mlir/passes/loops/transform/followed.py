@@ -63,11 +63,69 @@ def follow_copies(system: System, *, ordered: bool) -> bool:
     for name in list(system.equations):
         eq = system.equations[name]
         for at in range(len(eq.fields)) if not eq.output else ():
-            if (found := _Follower(system, eq, at, ordered).changed()) is not None:
+            found = _Follower(system, eq, at, ordered).changed()
+            if found is None and (straight := _straightened(system, eq, at)) is not None:
+                found = _Follower(straight, straight.equations[name], at, ordered).changed()
+            if found is not None:
                 system.equations = found
                 some = True
                 break
     return some
+
+
+def _straightened(system: System, eq: Equation, at: int) -> System | None:
+    """The system with an array that is handed on from round to round, field number `at`, to the neighbour's place in other
+    coordinates, in which it stays at its place; None if there is none.
+
+        B<k,i> = B<k-1,i+1>  where i < n-1    ->    B<k,j> = B<k-1,j>  where j - k < n-1    (j = i + k)
+    """
+    lin, ways = system.lin, set[tuple[int, int]]()
+    for _, term in eq.pieces:
+        if isinstance(term, Get) and term.array == eq.name:
+            apart = [(e - IndexExpr.of(f)).constant for e, f in zip(term.index, eq.fields, strict=True)]
+            others = [(n, s) for n, s in enumerate(apart) if n != at and s != 0]
+            if apart[at] in (1, -1) and len(others) == 1 and (s := others[0][1]) in (1, -1):
+                ways.add((others[0][0], s * (apart[at] or 0)))
+    if len(ways) != 1:
+        return None
+    place, slope = ways.pop()
+    here = {eq.fields[place]: IndexExpr.of(eq.fields[place]) + IndexExpr.of(eq.fields[at]) * slope}
+
+    def read(g: Get) -> Get:
+        if g.array != eq.name:
+            return g
+        index = list(g.index)
+        index[place] = lin.plain(index[place] - index[at] * slope)
+        return replace(g, index=tuple(index))
+
+    def moved(cons: Cons) -> Cons:
+        return lin.tidy(Con(lin.plain(c.e.substitute(here)), c.eq) for c in cons)
+
+    memo: dict[Term, Term] = {}
+    new: dict[str, Equation] = {}
+    for name, other in system.equations.items():
+        pieces = [(cons, rewritten(term, memo, read)) for cons, term in other.pieces]
+        if other is eq:
+            pieces = [p for cons, term in other.pieces
+                      for p in _by_ends(system, moved(cons), rewritten(under(term, here), {}, read), eq, at)]  # fmt: skip
+            other = replace(other, domain=tuple(map(moved, other.domain)))
+        new[name] = replace(other, pieces=pieces)
+    return System(lin, new, system.hosts)
+
+
+def _by_ends(system: System, cons: Cons, term: Term, eq: Equation, at: int) -> list[tuple[Cons, Term]]:
+    """A piece that copies, divided so that one bound says where the copies begin."""
+    if not isinstance(term, Get) or term.array != eq.name:
+        return [(cons, term)]
+    x = IndexExpr.of(eq.fields[at])
+    step = (term.index[at] - x).constant or 0
+    cons = system.lin.minimal(cons)
+    ends = [c.e - x * -step for c in cons if dict(c.e.terms).get((Var(eq.fields[at]),), 0) == -step]
+    if len(ends) != 2:
+        return [(cons, term)]
+    border = Con(ends[1] - ends[0])
+    halves = [(*cons, c) for c in (border, *border.negated())]
+    return [(system.lin.minimal(h), term) for h in halves if system.lin.feasible(h)]
 
 
 class _Follower:

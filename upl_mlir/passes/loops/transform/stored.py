@@ -64,12 +64,17 @@ class Stored:
         self.system, self.lin = system, system.lin
         self._keys: dict[Term, Hashable] = {}
 
-    def read(self) -> bool:
-        """Change the system; whether there was something to change."""
+    def merge_copies(self) -> bool:
+        """Make what arrays are copies of in their places; whether there was something to change."""
         some = False
         for name in list(self.system.equations):
             if name in self.system.equations:
                 some |= self._in_place(self.system.equations[name])
+        return some
+
+    def read(self) -> bool:
+        """Read what is stored; whether there was something to change."""
+        some = False
         rings = self._rings()
         offers = self._offers(rings)
         for name in list(self.system.equations):
