@@ -167,7 +167,10 @@ class Values:
                 pass
         if t.kind.format is not None:
             return self.small(t.kind).apply(op, args)
-        return code.add(type(op).create(operands=args, result_types=[t.kind.mlir], properties=dict(op.properties)))
+        properties = dict(op.properties)
+        if isinstance(op, arith.MaximumfOp | arith.MinimumfOp) and self.f.flags is not None:
+            properties["fastmath"] = EITHER_ZERO
+        return code.add(type(op).create(operands=args, result_types=[t.kind.mlir], properties=properties))
 
     def small(self, kind: Kind) -> Small:
         """Writes arithmetic of a small type."""
