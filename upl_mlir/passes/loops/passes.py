@@ -38,6 +38,7 @@ from upl_mlir.passes.loops.transform.invariant import (
     settle_comparisons,
     take_invariant_fields,
 )
+from upl_mlir.passes.loops.transform.late import compare_last
 from upl_mlir.passes.loops.transform.products import Splitter
 from upl_mlir.passes.loops.transform.quotients import split_quotients
 from upl_mlir.passes.loops.transform.residues import by_residues
@@ -262,9 +263,10 @@ class RunningSumsPass(LoopPass):
 
     def step(self, p: LoopProgram) -> bool:
         before = len(p.system.equations)
-        if not p.ordered:
-            running.RunningSums(p.system, self.short).replace()
-        return len(p.system.equations) > before
+        if p.ordered:
+            return False
+        running.RunningSums(p.system, self.short).replace()
+        return compare_last(p.system) or len(p.system.equations) > before
 
 
 @dataclass(frozen=True)
