@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from xdsl.dialects import arith, func, math, memref, scf
-from xdsl.dialects.builtin import IntegerAttr
+from xdsl.dialects.builtin import Float64Type, IndexType, IntegerAttr, i1, i64
 from xdsl.ir import Block, Operation, SSAValue
 
 _MEMORY = (memref.AllocOp, memref.AllocaOp)
@@ -23,6 +23,8 @@ A_LOOP = ', !{!"llvm.loop.unroll.disable"}'
 """Metadata of a loop that is not to be written out."""
 _TWO_BY_TWO = ', !{!"llvm.loop.vectorize.width", i32 1}, !{!"llvm.loop.interleave.count", i32 2}'
 """Metadata of a loop of scalars in which two sums grow in turn."""
+_WIDE = frozenset((Float64Type(), IndexType(), i64, i1))
+"""Types of which a vector has as many numbers as it has 64 bits."""
 _ROWS = range(16, 64)
 """Iterations that fill vectors, and are few enough for LLVM to write them out."""
 
@@ -55,6 +57,12 @@ def metadata(loop: scf.ForOp | scf.ParallelOp) -> str:
         elif any(o in moving for o in op.operands):
             return ""
     return A_LOOP if in_rows else _MASKED
+
+
+def is_row(loop: scf.ParallelOp) -> bool:
+    """Whether a loop is a row of `_ROWS` neighbouring elements of 64 bits."""
+    types = {r.type for op in loop.body.block.ops for r in op.results}
+    return types <= _WIDE and metadata(loop) == A_LOOP
 
 
 def chooses(loop: scf.ForOp | scf.ParallelOp) -> bool:
