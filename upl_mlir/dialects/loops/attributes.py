@@ -54,7 +54,10 @@ class Axis:
         """
         if self.line is None:
             return self.extent
-        return divide(DivKind.CEILDIV, self.extent + self.lead, IndexExpr.of(4 * self.line)) * (4 * self.line) + self.line
+        needed = self.extent + self.lead
+        if (n := needed.constant) is not None:
+            return IndexExpr.of((-(-n // self.line) | 1) * self.line)
+        return divide(DivKind.CEILDIV, needed, IndexExpr.of(4 * self.line)) * (4 * self.line) + self.line
 
     def __str__(self) -> str:
         out = f"{self.at} from {self.lower} size {self.extent}"

@@ -342,7 +342,7 @@ class _Tiler:
             a = self.arrays.get(name)
             if a is None or a.private is not None or len(a.axes) < 2:
                 continue
-            if self.lin.plain(a.axes[-1].extent).constant is not None:
+            if (n := self.lin.plain(a.axes[-1].extent).constant) is not None and n < 32:
                 continue
             axis = a.axes[-1]
             begins = [n for s in self.found if s.array == name and (n := self._begin(s, axis)) is not None]
@@ -361,7 +361,7 @@ class _Tiler:
 
     def _long(self, lows: Sequence[IndexExpr], highs: Sequence[IndexExpr]) -> bool:
         """Whether a loop has many iterations, as far as is known."""
-        return all(self.lin.bounds((), h - b)[1] is None for h in highs for b in lows)
+        return all((n := self.lin.bounds((), h - b)[1]) is None or n >= 24 for h in highs for b in lows)
 
     def _emit(self, pieces: Sequence[Sequence[_Piece]], slope: int, shifts: Mapping[int, int]) -> Tree:
         lag = slope * self.blocks.phases[0].steps if len(self.blocks.phases) == 1 and not self._private() else -1
