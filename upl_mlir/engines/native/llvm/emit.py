@@ -77,6 +77,12 @@ class FunctionEmitter(Emitter):
 
     def branch(self, op: scf.IfOp) -> None:
         c = self.code
+        if op in self.noted:
+            word, number = self.noted[op]
+            told = c.let(f"select i1 {self.text(op.cond)}, i64 {number}, i64 0")
+            found = c.let(f"call i64 @llvm.umax.i64(i64 {c.let(f'load i64, ptr {word}')}, i64 {told})")
+            c.do(f"store i64 {found}, ptr {word}")
+            return
         yes, no, merge = c.label("then"), c.label("else"), c.label("endif")
         rare = guards_an_element(op)
         c.branch(self.text(op.cond), yes, no, self.library.rare() if rare else "")

@@ -103,6 +103,8 @@ class Emitter(Walk[str, View]):
     """Whether what is written is inside a loop that data end, of which no vectors are made."""
     heap: list[str] = field(default_factory=list[str])
     """What the block being written has from the heap."""
+    noted: dict[Operation, tuple[str, int]] = field(default_factory=dict[Operation, tuple[str, int]])
+    """Conditional stores of a number that a word on the stack stands for until the loop ends, with the number."""
 
     # -- the scope that rows see ---------------------------------------------------------------------------------
     def text(self, value: SSAValue) -> str:

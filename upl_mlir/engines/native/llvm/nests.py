@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from xdsl.dialects import memref, scf
+from xdsl.dialects import arith, memref, scf
+from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.dialects.linalg.ops import FillOp, GenericOp
 from xdsl.ir import SSAValue
 from xdsl.traits import is_side_effect_free
@@ -74,10 +75,48 @@ def parallel_loop(e: Emitter, op: scf.ParallelOp, depth: int, lower: str, upper:
         with e.code.loop(lower, upper, step, note=e.library.around(tails.A_LOOP)) as iv:
             yield iv
         return
-    e.code.access, note = e.library.independent("" if e.ordered else tails.metadata(op))
-    with e.code.loop(lower, upper, step, note=note) as iv:
-        yield iv
-    e.code.access = ""
+    with _faults_noted(e, op):
+        e.code.access, note = e.library.independent("" if e.ordered else tails.metadata(op))
+        with e.code.loop(lower, upper, step, note=note) as iv:
+            yield iv
+        e.code.access = ""
+
+
+@contextmanager
+def _faults_noted(e: Emitter, op: scf.ParallelOp) -> Generator[None]:
+    """What writes a loop, faults of which stay in a register to its end, so that they are a maximum of lanes in its vectors:
+    a store under a condition would be scattered, which takes as long as all the rest."""
+    found = {o: s for o in op.body.block.ops if isinstance(o, scf.IfOp) and (s := _fault(o)) is not None}
+    cells = {s.memref for s in found.values()}
+    if len(cells) != 1:
+        yield
+        return
+    word = e.stack(1)
+    e.code.do(f"store i64 0, ptr {word}")
+    e.noted = {o: (word, _number(s)) for o, s in found.items()}
+    yield
+    e.noted = {}
+    last = e.code.let(f"load i64, ptr {word}")
+    with e.code.when(e.code.let(f"icmp ne i64 {last}, 0", "c")):
+        e.view(cells.pop()).store(e.code, [], last)
+
+
+def _fault(op: scf.IfOp) -> memref.StoreOp | None:
+    """The store of a positive number to a cell that is all that a condition decides."""
+    if op.output or (op.false_region.blocks and len(list(op.false_region.block.ops)) > 1):
+        return None
+    ops = [o for o in op.true_region.block.ops if not isinstance(o, arith.ConstantOp | scf.YieldOp)]
+    store = ops[0] if len(ops) == 1 else None
+    if not isinstance(store, memref.StoreOp) or store.indices or store.value.type != i64:
+        return None
+    return store if store.memref.owner is not op.true_region.block and _number(store) > 0 else None
+
+
+def _number(store: memref.StoreOp) -> int:
+    """The number that is stored, 0 where it is not known."""
+    value = store.value.owner
+    known = isinstance(value, arith.ConstantOp) and isinstance(value.value, IntegerAttr)
+    return value.value.value.data if known else 0
 
 
 ROWS = 4
