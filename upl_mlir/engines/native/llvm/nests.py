@@ -46,7 +46,7 @@ def _parts(e: Emitter, op: scf.ParallelOp, depth: int, lower: str, upper: str, s
 
     LLVM would take shorter vectors for a row of 30 numbers, as they leave less over, and twice as many of them.
     """
-    if e.ordered or depth < len(op.lowerBound) - 1 or step != "1" or not tails.is_row(op):
+    if e.ordered or depth < len(op.lowerBound) - 1 or step != "1" or not (tails.is_row(op) or tails.is_short(op)):
         return [(lower, upper)]
     at, end, lanes = int(lower), int(upper), e.library.vector_bytes // 8
     out: list[tuple[str, str]] = []

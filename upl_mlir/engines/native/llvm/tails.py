@@ -16,7 +16,8 @@ from xdsl.dialects.builtin import Float64Type, IndexType, IntegerAttr, i1, i64
 from xdsl.ir import Block, Operation, SSAValue
 
 _MEMORY = (memref.AllocOp, memref.AllocaOp)
-_COSTLY = (arith.DivfOp, math.SqrtOp, math.ExpOp, math.LogOp, math.TanhOp)
+_FUNCTIONS = (math.ExpOp, math.LogOp, math.TanhOp)
+_COSTLY = (arith.DivfOp, math.SqrtOp, *_FUNCTIONS)
 _SHIFTS = (arith.AddiOp, arith.SubiOp)
 _MASKED = ', !{!"llvm.loop.vectorize.predicate.enable", i1 true}'
 A_LOOP = ', !{!"llvm.loop.unroll.disable"}'
@@ -63,6 +64,20 @@ def is_row(loop: scf.ParallelOp) -> bool:
     """Whether a loop is a row of `_ROWS` neighbouring elements of 64 bits."""
     types = {r.type for op in loop.body.block.ops for r in op.results}
     return types <= _WIDE and metadata(loop) == A_LOOP
+
+
+def is_short(loop: scf.ParallelOp) -> bool:
+    """Whether a loop computes functions in few iterations, their number known, of elements that lie apart: LLVM leaves these
+    as they are, unless they fill vectors."""
+    ops = list(loop.body.block.ops)
+    if any(op.regions or isinstance(op, _MEMORY) for op in ops) or not {r.type for op in ops for r in op.results} <= _WIDE:
+        return False
+    n = _iterations((loop.lowerBound[-1], loop.upperBound[-1]))
+    if n is None or not 1 < n < _ROWS.start or not any(isinstance(op, _FUNCTIONS) for op in ops):
+        return False
+    variable = loop.body.block.args[-1]
+    loads = [op for op in ops if isinstance(op, memref.LoadOp)]
+    return any(i is variable for op in loads for i in list(op.indices)[:-1])
 
 
 def chooses(loop: scf.ForOp | scf.ParallelOp) -> bool:

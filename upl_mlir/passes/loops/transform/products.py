@@ -14,16 +14,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 
 from xdsl.dialects import arith
 
 from upl_mlir.dialects.upl import Gather
 from upl_mlir.passes.loops import terms
+from upl_mlir.passes.loops.graph import FUNCTION, op_cost
 from upl_mlir.passes.loops.matches import added_to
 from upl_mlir.passes.loops.system import Equation, System
-from upl_mlir.passes.loops.terms import Term, arguments, inner_first, names_in
+from upl_mlir.passes.loops.terms import Term, arguments, inner_first, names_in, rewritten
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.linear import Cons
+
+
+SHORT = 16
+"""Folds of at most so many summands are short. Chosen, not measured: two vectors."""
 
 
 def factors(body: Term) -> tuple[Term, Term] | None:
@@ -99,10 +105,30 @@ class Splitter:
                     if got is not None:
                         return got
                 parts = tuple(
-                    p if p.guards else replace(p, body=self._inside(p.body, _around(t, p, names), (*cons, *p.cons)))
+                    p if p.guards else self._stored(
+                        replace(p, body=self._inside(p.body, _around(t, p, names), (*cons, *p.cons))), names, cons
+                    )
                     for p in t.parts
-                )
+                )  # fmt: skip
                 return t if all(x.body is y.body for x, y in zip(parts, t.parts, strict=True)) else replace(t, parts=parts)
+
+    def _stored(self, p: terms.Part, names: tuple[str, ...], cons: Cons) -> terms.Part:
+        """A part of a fold of few summands, with elements of a new array for costly functions: their loop is one of vectors,
+        along the fields of the fold's own array, and the fold is too short for any."""
+        where = (*cons, *p.cons)
+        ends = [self.system.lin.bounds(where, IndexExpr.of(d)) for d in p.dims]
+        count = prod(h - low + 1 if low is not None and h is not None else SHORT + 1 for low, h in ends)
+        if not p.dims or count > SHORT:
+            return p
+        memo: dict[Term, Term] = {}
+        for t in inner_first(p.body, arguments):
+            if isinstance(t, terms.Apply) and t.kind.is_float and op_cost(t.op) >= FUNCTION:
+                used = names_in(t)
+                if names and names[-1] in used and set(p.dims) <= used:
+                    own = self._own(t, (*p.dims, *names), where)
+                    memo |= {} if own is None else {t: own}
+                    break
+        return replace(p, body=rewritten(p.body, memo, lambda g: g)) if memo else p
 
     def _factored(self, p: terms.Part, names: tuple[str, ...], cons: Cons) -> terms.Part:
         """A part of a sum whose factors are arrays, if they could be made so."""
