@@ -13,6 +13,7 @@ from test_schedules import compare, plan
 
 import upl_mlir as upl
 from upl_mlir.passes.loops.program import LoopProgram
+from upl_mlir.passes.loops.terms import Fold
 from upl_mlir.passes.loops.tree import Guard, subtrees
 from upl_mlir.poly.expr import Div
 
@@ -246,3 +247,48 @@ def test_faults_of_a_loop_are_told_at_its_end() -> None:
         with pytest.raises(upl.UplError, match="UPL1604"):
             f(X=wrong)
     np.testing.assert_array_equal(f(X=x)["Y"], np.trunc(x) + x)
+
+
+# -- functions in folds ------------------------------------------------------------------------------------------------
+POOLED = """program pooled
+const N = 7
+input X<i,j,a,b> in 0<=i<3, 0<=j<N, 0<=a<2, 0<=b<2 { -> P.x<i,j,a,b> }
+output Y<i,j> in 0<=i<3, 0<=j<N
+node P<i,j,a,b> in 0<=i<3, 0<=j<N, 0<=a<2, 0<=b<2 { in x; tanh(2*x) #4 -> S.s<i,j> }
+node S<i,j> in 0<=i<3, 0<=j<N { in @(OP) s[#]; s/4 -> Y }
+"""
+
+
+@GATHERS
+@pytest.mark.parametrize("op", ["+", "max"])
+@pytest.mark.parametrize("n", [1, 5, 8, 15, 40])
+def test_functions_in_a_short_fold_have_loops_of_their_own(op: str, n: int, gather: str) -> None:
+    program = upl.load(POOLED.replace("OP", op).replace("const N = 7", f"const N = {n}"))
+    assert any(".part" in name for name in plan(program, gather=gather).kept)
+    both(program, {}, gather, "Y", "X")
+
+
+def test_functions_in_a_long_fold_stay_there() -> None:
+    text = POOLED.replace("a<2", "a<9").replace("#4", "#18").replace("OP", "+")
+    assert not any(".part" in name for name in plan(upl.load(text)).kept)
+
+
+# -- quotients ---------------------------------------------------------------------------------------------------------
+FLAT = """program flat
+input H<c,i,j> in 0<=c<3, 0<=i<4, 0<=j<5 { #2 -> P.h<*,20*c+5*i+j> }
+input W<r,o> in 0<=r<60, 0<=o<2 { -> P.w<o,r> }
+output Y<o> in 0<=o<2
+node P<o,r> in 0<=o<2, 0<=r<60 { in h, w; h*w #60 -> S.s<o> }
+node S<o> in 0<=o<2 { in @(+) s[#]; -> Y }
+"""
+
+
+@GATHERS
+def test_the_gradient_of_a_flat_array_looks_for_no_index(gather: str) -> None:
+    program = upl.load(FLAT)
+    both(program, {}, gather, "Y", "H")
+    back = plan(upl.vjp(program, of="Y", wrt=["H"]), gather=gather)
+    asked = [c for eq in back.system.equations.values() for _, t in eq.pieces if isinstance(t, Fold)
+             for p in t.parts for c in p.cons if any(isinstance(a, Div) for a in c.e.atoms())]  # fmt: skip
+    assert not asked and all(len(p.dims) == 1 for _, t in back.system.equations["d_H"].pieces if isinstance(t, Fold)
+                             for p in t.parts)  # fmt: skip

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from upl_mlir.poly.expr import IndexExpr, Var, extremum
+from upl_mlir.poly.expr import Div, IndexExpr, Var, divide, extremum
 from upl_mlir.poly.linear import Con, Cons, Linear
-from upl_mlir.poly.operators import Extremum
+from upl_mlir.poly.operators import DivKind, Extremum
 
 MOST = 5
 """An iterator of more values keeps its loop. Chosen, not measured: such stencils reach two elements far."""
@@ -34,6 +34,7 @@ def here(lin: Linear, cons: Cons, values: Mapping[str, IndexExpr]) -> Cons:
 def determined(lin: Linear, dims: tuple[str, ...], case: Cons) -> tuple[tuple[str, ...], Cons, dict[str, IndexExpr]]:
     """Iterators that an equality gives by earlier ones are none: the others, the constraints, and their values."""
     fixed: dict[str, IndexExpr] = {}
+    case = settled_quotients(lin, case)
     for c in case:
         e = lin.plain(c.e.substitute(fixed))
         found = [(m[0].name, k) for m, k in e.terms if len(m) == 1 and isinstance(m[0], Var) and m[0].name in dims]
@@ -46,6 +47,28 @@ def determined(lin: Linear, dims: tuple[str, ...], case: Cons) -> tuple[tuple[st
     if not fixed:
         return dims, case, fixed
     return tuple(d for d in dims if d not in fixed), here(lin, case, fixed), fixed
+
+
+def settled_quotients(lin: Linear, case: Cons) -> Cons:
+    """Constraints with quotients and remainders by numbers replaced by what the others say they are.
+
+        25*c <= r <= 25*c + 24,  r == 5*i + j + 25*(r floordiv 25)    ->    25*c <= r <= 25*c + 24,  r == 5*i + j + 25*c
+    """
+    found: dict[Div, IndexExpr] = {}
+    for a in dict.fromkeys(a for c in case for a in c.e.atoms()):
+        d = a.den.constant if isinstance(a, Div) and a.kind in (DivKind.FLOORDIV, DivKind.MOD) else None
+        if not isinstance(a, Div) or d is None or d < 2:
+            continue
+        for c in case:
+            low = a.num - c.e  # at most the number that is divided
+            if a in low.atoms() or any(k % d for _, k in low.terms) or not lin.implies(case, Con(low + (d - 1) - a.num)):
+                continue
+            q = divide(DivKind.FLOORDIV, low, IndexExpr.of(d))
+            found[a] = q if a.kind is DivKind.FLOORDIV else a.num - q * d
+            break
+    if not found:
+        return case
+    return lin.tidy(Con(lin.plain(c.e.rewrite(lambda a: found.get(a) if isinstance(a, Div) else None)), c.eq) for c in case)
 
 
 def common(lin: Linear, cases: Sequence[Cons], at: Cons) -> Cons:
