@@ -1,13 +1,14 @@
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownLambdaType=false
 """The table: python -m bench.suite [name]..., all of it into RESULTS.md; with --json NAME one program's figures, as JSON.
 
-Each program has a process of its own, on one processor.  In it native code, jitted JAX (64 bits) and numpy take turns.
-Figures are the least of many calls, as others use the machine.  Results are compared.  Programs are functions of JAX;
-native code gets them by `upl.from_jax`.
+Each program has a process of its own, on one processor, at real-time priority where the system grants that.  In it native
+code, jitted JAX (64 bits) and numpy take turns.  Figures are the least of many calls, as others use the machine.  Results
+are compared.  Programs are functions of JAX; native code gets them by `upl.from_jax`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -107,7 +108,8 @@ def main(names: Sequence[str]) -> None:
         lines.append(line)
 
     say(f"`python -m bench.suite`, {date.today()}: the least of many calls of each, in turns, one process for a program, on "
-        f"one processor; JAX in 64 bits, jitted; native code of the same by `from_jax`. {this_machine()}")  # fmt: skip
+        "one processor at real-time priority; JAX in 64 bits, jitted; native code of the same by `from_jax`. "
+        f"{this_machine()}")  # fmt: skip
     say("\n| program | value: native, µs | JAX | numpy | JAX / native | gradient: native, µs | JAX | JAX / native |")
     say("|" + "---|" * 8)
     for name in names or CASES:
@@ -134,6 +136,8 @@ def main(names: Sequence[str]) -> None:
 if __name__ == "__main__":
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     if sys.argv[1:2] == ["--json"]:
+        with contextlib.suppress(PermissionError):
+            os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
         print(json.dumps(measure(sys.argv[2])))
     else:
         main(sys.argv[1:])

@@ -133,6 +133,9 @@ def _wrong_stage(p: LoopPass, found: Stage, at: Span | None) -> UplError:
 class FollowCopiesPass(LoopPass):
     """An element that is written in one round of a loop, and handed from round to round, is read where it was written.
 
+    So it is where it goes to the neighbour's place in each round (a shift register).  What another array copies is made in
+    its place (`transform/stored.py`).
+
     Requires: equations, no schedule yet (`raise-to-loops`).
     Establishes: arrays without rounds, where each element is written in one round and all copies go; the same numbers.
     Sums are cut between what was written and what stands there from the beginning, but not under `ordered`.  Folds that
@@ -157,7 +160,8 @@ class FollowCopiesPass(LoopPass):
 class SplitProductsPass(LoopPass):
     """Sums of products, and factors that many summands share, get equations of their own, to become contractions.
 
-    What such a sum reads by quotient and remainder, as after a reshape, becomes two iterators or two fields.
+    What such a sum reads by quotient and remainder, as after a reshape, becomes two iterators or two fields.  So do costly
+    functions in folds of few summands get equations: these are loops of vectors, along the fields of the fold's array.
 
     Requires: equations, no schedule yet (`raise-to-loops`).
     Establishes: sums of products of array elements alone; the same numbers.
@@ -181,8 +185,9 @@ class InvariantFieldsPass(LoopPass):
     """What is the same in each step is computed once; where data choose elements, what need not be stored is not.
 
     Arrays lose the fields on which their elements do not depend (`transform/invariant.py`): a value that goes to all rows of
-    a product is kept once.  The rest is for programs in which data choose elements (`transform/by_data`).  Indices that are
-    computed in the same way are one array (`equal.py`).  The test whether a gather has summands is removed, of sums if the
+    a product is kept once.  A costly function of one sum of indices becomes a table (`transform/tables.py`).  The rest
+    is for programs in which data choose elements (`transform/by_data`).  Indices that are computed in the same way are one
+    array (`equal.py`).  The test whether a gather has summands is removed, of sums if the
     sign of 0 does not matter (`empty.py`). Each condition is tested once, and not where the answer is known (`truths.py`).
     Truth values that are only gathered are gathered as they are made (`single.py`). Gathers that look for their summands get
     arrays of their own (`searches.py`). An array of which an output is a copy is made in place of the output
@@ -218,9 +223,11 @@ class InvariantFieldsPass(LoopPass):
 class ReuseFunctionsPass(LoopPass):
     """A costly function of a stored element is read where another array holds its values already.
 
+    So is a term that another array of the same loop over steps holds (`transform/stored.py`).
+
     Requires: equations, no schedule yet.
-    Establishes: no array is read more often than before; the same bits. Functions of at least `cost` additions are
-    replaced. If the changed program would have no order of loops, it stays as it was.
+    Establishes: no array is read more often than before for functions; the same bits. Those of at least `cost` additions
+    are replaced. If the changed program would have no order of loops, it stays as it was.
     Source: common subexpressions (Cocke 1970), across arrays.
 
         H<i> = tanh(S<i>);  D<i> = G<i> * (1 - tanh(S<i>) * tanh(S<i>))    ->    D<i> = G<i> * (1 - H<i> * H<i>)
@@ -249,6 +256,8 @@ class ReuseFunctionsPass(LoopPass):
 @dataclass(frozen=True)
 class RunningSumsPass(LoopPass):
     """Sums along columns become running sums, so that they are computed while their summands are computed.
+
+    Of several values the one that comes of the array itself is compared last (`transform/late.py`).
 
     Requires: equations, no schedule yet.  A program whose sums keep their order (`ordered`) stays as it is.
     Establishes: sums in another order, those of at most `short` elements excepted.
@@ -403,6 +412,9 @@ class TileTimePass(LoopPass):
 @dataclass(frozen=True)
 class UnrollLoopsPass(LoopPass):
     """Loops of at most `most` iterations are written out where their variable picks entries of constant arrays.
+
+    Innermost loops whose conditions ask for the remainder of their variable are written out by remainders
+    (`transform/residues.py`).
 
     Requires: a schedule and places.
     Establishes: bounds inside such loops are numbers; innermost loops over planar arrays leave vectors to the loop outside.

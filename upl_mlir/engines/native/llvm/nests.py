@@ -115,8 +115,9 @@ def _fault(op: scf.IfOp) -> memref.StoreOp | None:
 def _number(store: memref.StoreOp) -> int:
     """The number that is stored, 0 where it is not known."""
     value = store.value.owner
-    known = isinstance(value, arith.ConstantOp) and isinstance(value.value, IntegerAttr)
-    return value.value.value.data if known else 0
+    if not isinstance(value, arith.ConstantOp) or not isinstance(value.value, IntegerAttr):
+        return 0
+    return value.value.value.data
 
 
 ROWS = 4

@@ -27,7 +27,6 @@ from upl_mlir.passes.loops.terms import Term, arguments, inner_first, names_in, 
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.linear import Cons
 
-
 SHORT = 16
 """Folds of at most so many summands are short. Chosen, not measured: two vectors."""
 

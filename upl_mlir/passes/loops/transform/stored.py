@@ -40,8 +40,8 @@ from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.linear import Con, Cons
 
 WORTH = 5
-"""Elements and operations, in additions, of which a term is made at least that is read instead. Chosen: a difference of three
-elements and a factor is one."""
+"""Elements and operations, in additions, of which a term is made at least that is read instead. Chosen: a sum of three
+elements with a factor is one."""
 LONGEST = 100
 """Terms of more parts are not compared. Chosen, not measured."""
 
@@ -170,7 +170,8 @@ class Stored:
             if not any(all(self.lin.implies(cons, c) for c in case) for case in inside):
                 return False
             for theirs, other in a.pieces:
-                if self.lin.feasible((*cons, *(self._con(c, index) for c in theirs))) and not alike(under(other, index), term):
+                meets = self.lin.feasible((*cons, *(self._con(c, index) for c in theirs)))
+                if meets and not alike(under(other, index), term):
                     return False
         return True
 
@@ -185,7 +186,7 @@ class Stored:
             for cons, term in eq.pieces:
                 memo: dict[Term, Term] = {}
                 for t in _outermost(term):
-                    if not any(m in memo for m in (t,)) and (g := self._element(t, cons, eq, offers, rings)) is not None:
+                    if (g := self._element(t, cons, eq, offers, rings)) is not None:
                         memo[t] = g
                 pieces.append((cons, rewritten(term, memo, lambda g: g) if memo else term))
                 some |= bool(memo)

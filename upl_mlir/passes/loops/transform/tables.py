@@ -56,8 +56,8 @@ Direction = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True, eq=False)
 class _Found:
-    """What is known of a term: the whole number that it is, if it is one and `real` makes a real of it; the sums that it asks
-    for, None for a term that asks for more than indices; whether it has a costly function."""
+    """What is known of a term: the whole number that it is, if it is one and `real` makes a real of it; the sums that it
+    asks for, None for a term that asks for more than indices; whether it has a costly function."""
 
     whole: IndexExpr | None
     sums: frozenset[IndexExpr] | None
@@ -67,7 +67,7 @@ class _Found:
 
 @dataclass(eq=False)
 class _Wanted:
-    """A table: its term over the variable, the sums' ends, and who asks: pieces with the terms, by the sum that each is of."""
+    """A table: its term over the variable, the ends of the sums, and the terms that are its elements, with their sums."""
 
     term: Term
     low: int
@@ -173,7 +173,9 @@ class Tables:
             case _:
                 return _Found(None, None, False)
 
-    def _whole(self, kind: Kind, op: Operation, parts: list[_Found], cons: Cons) -> tuple[IndexExpr | None, Operation | None]:
+    def _whole(
+        self, kind: Kind, op: Operation, parts: list[_Found], cons: Cons
+    ) -> tuple[IndexExpr | None, Operation | None]:  # fmt: skip
         """The whole number that an operation makes of whole numbers, exactly."""
         given = [p.whole for p in parts]
         real = next((p.real for p in parts if p.real is not None), None)
