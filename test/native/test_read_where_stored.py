@@ -116,6 +116,25 @@ def test_loops_are_written_out_by_remainders(gather: str, n: int) -> None:
     assert not asked
 
 
+EMPTY = """program empty
+param n >= 1
+input W<i> in 0<=i<n { -> P.w<i> }
+output R<i> in 0<=i<n
+node P<i> in 0<=i<n {
+  in w
+  if i<n-2 && i mod 3==1: w -> R<i>
+  if i<n-2 && i mod 3!=1: 2*w -> R<i>
+  if i>=n-2: 3*w -> R<i>
+}
+"""
+
+
+@GATHERS
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 6, 12])
+def test_a_loop_that_never_runs_is_written_out_to_none(gather: str, n: int) -> None:
+    compare(upl.load(EMPTY), {"n": n}, gather)
+
+
 # -- copies and terms --------------------------------------------------------------------------------------------------
 # Two fields of which each changes with the other; E's new values are used twice, and handed on by a node of its own.
 WAVES = """program waves

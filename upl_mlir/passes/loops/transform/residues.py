@@ -78,5 +78,6 @@ def _written_out(lin: Linear, t: Loop, d: int) -> list[Tree]:
     body = [c for r in range(d) for b in t.body if (c := replaced(lin, b, {t.var: x * d + low + r})) is not None]
     out: list[Tree] = [Loop(t.var, (IndexExpr.of(0),), (lin.plain(groups - 1),), t.parallel, body, t.tiled, t.lag)]
     if lin.plain(count - groups * d).constant != 0:
-        out.append(Loop(t.var, (lin.plain(low + groups * d),), (high,), t.parallel, t.body, t.tiled, t.lag))
+        lows = (low, lin.plain(low + groups * d))  # of a loop that never runs the second one may be less
+        out.append(Loop(t.var, lows, (high,), t.parallel, t.body, t.tiled, t.lag))
     return out
