@@ -14,8 +14,8 @@ from test_schedules import compare, plan
 import upl_mlir as upl
 from upl_mlir.passes.loops.program import LoopProgram
 from upl_mlir.passes.loops.terms import Fold
-from upl_mlir.passes.loops.tree import Guard, subtrees
-from upl_mlir.poly.expr import Div
+from upl_mlir.passes.loops.tree import Guard, Loop, subtrees
+from upl_mlir.poly.expr import Div, IndexExpr
 
 GATHERS = pytest.mark.parametrize("gather", ["ordered", "relaxed"])
 
@@ -118,13 +118,13 @@ def test_loops_are_written_out_by_remainders(gather: str, n: int) -> None:
 
 EMPTY = """program empty
 param n >= 1
-input W<i> in 0<=i<n { -> P.w<i> }
-output R<i> in 0<=i<n
-node P<i> in 0<=i<n {
+input W<t,i> in 0<=t<n, 0<=i<n { -> P.w<t,i> }
+output R<t,i> in 0<=t<n, 0<=i<n
+node P<t,i> in 0<=t<n, 0<=i<n {
   in w
-  if i<n-2 && i mod 3==1: w -> R<i>
-  if i<n-2 && i mod 3!=1: 2*w -> R<i>
-  if i>=n-2: 3*w -> R<i>
+  if i<t-3 && i mod 3==1: w -> R<t,i>
+  if i<t-3 && i mod 3!=1: 2*w -> R<t,i>
+  if i>=t-3: 3*w -> R<t,i>
 }
 """
 
@@ -132,7 +132,11 @@ node P<i> in 0<=i<n {
 @GATHERS
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 6, 12])
 def test_a_loop_that_never_runs_is_written_out_to_none(gather: str, n: int) -> None:
-    compare(upl.load(EMPTY), {"n": n}, gather)
+    program = upl.load(EMPTY)
+    compare(program, {"n": n}, gather)
+    loops = [t for t in subtrees(plan(program).scheduled) if isinstance(t, Loop)]
+    rests = [t for t in loops if any(isinstance(a, Div) for e in t.lows for a in e.atoms())]
+    assert rests and all(IndexExpr.of(0) in t.lows for t in rests)
 
 
 # -- copies and terms --------------------------------------------------------------------------------------------------
