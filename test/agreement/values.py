@@ -7,7 +7,7 @@ wider operand (at least int), f32 results are rounded to f32.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -117,11 +117,22 @@ class Val:
             case "tanh":
                 return d[0] * (1 - math.tanh(a[0]) ** 2)
             case "sin":
-                return d[0] * math.cos(a[0])
+                return d[0] * _of_real(math.cos, a[0])
             case "exp":
-                return d[0] * math.exp(a[0])
+                return d[0] * _of_real(math.exp, a[0])
             case _:
                 return d[0] / (2 * math.sqrt(a[0]))
+
+
+def _of_real(f: Callable[[float], float], x: float) -> float:
+    """A function as IEEE 754 has it, where Python's raises: the sine of an infinite number, which may be the greatest of no
+    summands, is none, and e to a large one is infinite."""
+    try:
+        return f(x)
+    except ValueError:
+        return math.nan
+    except OverflowError:
+        return math.inf
 
 
 _CLOSED = {"name", "lit", "min", "max", "abs", "floor", "tanh", "sin", "exp", "int", "sqrt"}
@@ -135,7 +146,8 @@ _COMPUTE = {
     "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b, "/": lambda a, b: a / b,
     "mod": lambda a, b: a % b, "floordiv": lambda a, b: a // b, "neg": lambda a: -a,
     "min": min, "max": max, "abs": abs, "floor": math.floor, "int": int,
-    "tanh": math.tanh, "sin": math.sin, "exp": math.exp, "sqrt": math.sqrt,
+    "tanh": math.tanh, "sin": lambda x: _of_real(math.sin, x), "exp": lambda x: _of_real(math.exp, x),
+    "sqrt": lambda x: _of_real(math.sqrt, x),
 }  # fmt: skip
 
 
