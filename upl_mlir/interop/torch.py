@@ -29,7 +29,7 @@ class _Call(torch.autograd.Function):
         arrays = [t.detach().cpu().numpy() for t in tensors]
         ctx.pullback, ctx.real = pullback, pullback.real_of([a.dtype for a in arrays])
         ctx.save_for_backward(*tensors)
-        return torch.from_numpy(np.ascontiguousarray(pullback.value(arrays, ctx.real)))
+        return torch.from_numpy(np.array(pullback.value(arrays, ctx.real), order="C"))
 
     @staticmethod
     @once_differentiable
@@ -41,7 +41,7 @@ class _Call(torch.autograd.Function):
         out: list[Any] = [None] * len(tensors)
         for name, d in zip(pullback.wrt, found, strict=True):
             at = pullback.names.index(name)
-            out[at] = torch.from_numpy(np.ascontiguousarray(d)).to(tensors[at])
+            out[at] = torch.from_numpy(np.array(d, order="C")).to(tensors[at])
         return None, *out
 
 
