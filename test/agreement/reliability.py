@@ -48,6 +48,11 @@ ABOUT = {
         "Random programs on the engines that the other campaigns try least: the token engine, every other one with the "
         "associative store (`cam`), one in forty on Amaranth's own simulator."
     ),
+    "steps": (
+        "Random recurrences as traced functions: arrays go through steps, shifted, turned round, cut and joined. Values are "
+        "those of the same function on numpy's arrays, gradients those of the interpreter. One schedule in four is proved: "
+        "each element stands at a place that is still its own."
+    ),
     "ranks": (
         "Random right programs by the engine `mpi` on 2 and on 3 ranks, on dyadic (even seeds) and on general data. One is "
         "refused with a code, or has the bits of native code on every rank in `ordered` mode; one in four in `relaxed` mode "

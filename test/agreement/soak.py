@@ -97,6 +97,17 @@ def _decided(seed: int, tally: Tally) -> None:
         tally.failures.append(Failure("decided", seed, str(e), Case("", True, {}, seed)))
 
 
+def _steps(seed: int, tally: Tally) -> None:
+    from agreement.steps import steps
+
+    tally.reached["programs"] += 1
+    try:
+        tally.reached.update(steps(seed))
+    except Broken as e:
+        tally.reached["FAILED"] += 1
+        tally.failures.append(Failure("steps", seed, str(e), Case("", True, {}, seed)))
+
+
 def _wide(seed: int, tally: Tally) -> None:
     """Programs of the wider class: all natively, some in the ways that take longer; what native code did is counted
     by feature too."""
@@ -116,12 +127,13 @@ WIDE_WAYS = {"gradients": 4, "results": 8, "machine": 20, "inside": 40}
 """One seed in so many of the campaign "wide"."""
 CAMPAIGNS = {
     "ranks": Campaign(0.05, lambda s, t: examine(s, ["ranks"], t, size=_size(s))),
-    "native": Campaign(0.17, lambda s, t: examine(s, ["native"], t, size=_few(s))),
+    "native": Campaign(0.13, lambda s, t: examine(s, ["native"], t, size=_few(s))),
     "machine": Campaign(0.08, lambda s, t: examine(s, ["machine"], t, size=(2, 2, 3, 2)[s % 4])),
     "circuit": Campaign(0.08, lambda s, t: examine(s, ["circuit"], t, size=(2, 3, 2, 2)[s % 4])),
     "rare": Campaign(0.03, lambda s, t: examine(s, ["rare"], t, size=(2, 2, 3, 2)[s % 4])),
     "engines": Campaign(0.04, lambda s, t: examine(s, ["engines"], t, size=_size(s))),
     "decided": Campaign(0.05, _decided),
+    "steps": Campaign(0.04, _steps),
     "conditions": Campaign(0.10, _conditions),
     "wide": Campaign(0.09, _wide),
     "names": Campaign(0.01, _names),

@@ -6,6 +6,7 @@ The circles here have no field that goes along plainly in all their arrays; resu
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -177,3 +178,20 @@ node C<i,d,k> in -1<=k<=1, 0<=d<=N[k]-1, 0<=i<=M[k]-1 {
     expected = upl.compile(p)(X=x)["R"]
     assert np.any(expected)
     np.testing.assert_array_equal(upl.compile(p, engine="native")(X=x)["R"], expected)
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3, 5, 20])
+@pytest.mark.parametrize("by", [1, 2, 3])
+def test_places_of_what_was_there_before_the_loop(by: int, rounds: int) -> None:
+    """Rows of which the last two steps are kept: a wave of several steps must not give the place of a row of the first step
+    to another one before the rows at the end have read it."""
+    x = np.random.default_rng(1).standard_normal((10, 6))
+
+    def turned(x: Any) -> Any:
+        def step(rows: Any, _: Any) -> Any:
+            new = np.concatenate([rows[by:], rows[:by] * 0.5])
+            return new, new
+
+        return upl.scan(step, x, None, length=rounds)[1]
+
+    np.testing.assert_array_equal(upl.function(turned, engine="native")(x), turned(x))

@@ -132,7 +132,8 @@ class _Tiler:
         self.dense = dense  # arrays that contractions read or write
         self.loops = [p.loop for p in blocks.phases]
         self.found = {leaf.stmt: (leaf, loops) for leaf, loops in leaves(self.loops)}
-        self.deps = [e for e in deps if e.reader in self.found and e.writer in self.found]
+        self.reads = [e for e in deps if e.reader in self.found]
+        self.deps = [e for e in self.reads if e.writer in self.found]
         self.places: dict[Statement, _Place] = {}
         self._after: dict[Statement, list[tuple[Statement, str, int]]] = {}
         self._rows = [t for loop in self.loops for t in subtrees(loop.body) if isinstance(t, Loop)]
@@ -302,9 +303,9 @@ class _Tiler:
     @cached_property
     def _reuses(self) -> list[tuple[_Place, _Place, Cons, dict[str, IndexExpr]]]:
         """Where an element's place is given to another one after a read: places of writer and reader, constraints over the
-        reader's names, and the new element's index."""
+        reader's names, and the new element's index.  The old element may have been made before the loop."""
         again = set(self.blocks.again)
-        return [found for e in self.deps if e.writer.array not in again for found in self._overwritten(e)]
+        return [found for e in self.reads if e.writer.array not in again for found in self._overwritten(e)]
 
     def _overwritten(self, e: Edge) -> Iterator[tuple[_Place, _Place, Cons, dict[str, IndexExpr]]]:
         for other, field, step in self._successors(e.writer):
