@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import llvmlite.binding as llvm
 import pytest
 
 from upl_mlir.engines.native import target
@@ -22,16 +21,3 @@ def test_a_module_that_is_wrong_from_the_start() -> None:
     wrong = "define double @f(double %x) {\n  %y = fadd double %z, %x\n  %z = fadd double %x, %x\n  ret double %y\n}\n"
     with pytest.raises(RuntimeError, match="dominate"):
         target.compile_object(wrong, target.host())
-
-
-def test_the_usual_way_is_taken_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    tries: list[bool] = []
-    optimised = target._optimised
-
-    def noted(ir: str, machine: target.Machine, effort: target.Effort, *, slp: bool) -> tuple[llvm.ModuleRef, object]:
-        tries.append(slp)
-        return optimised(ir, machine, effort, slp=slp)
-
-    monkeypatch.setattr(target, "_optimised", noted)
-    target.compile_object("define double @f(double %x) {\n  ret double %x\n}\n", target.host())
-    assert tries == [True]
