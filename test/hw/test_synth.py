@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from upl_mlir.diagnostics import UplError, error
 from upl_mlir.hw.machine import Machine, Matching, Organisation
 from upl_mlir.hw.synth.ecp5 import BEST_OF_THREE, PLAIN, Area, Clock, Timing, parse_report, timing
 from upl_mlir.hw.synth.figures import Figures, Part, figures
-from upl_mlir.hw.synth.tools import Tool
+from upl_mlir.hw.synth.tools import NEXTPNR, YOSYS, Tool
 from upl_mlir.tools.synth import text
 from upl_mlir.tools.upl import main
 
@@ -83,8 +84,9 @@ def test_a_placed_design_has_a_clock(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_tool_that_is_missing_is_named() -> None:
     with pytest.raises(UplError, match=r"UPL1738.*yowasp-nothing") as found:
-        Tool("yowasp-nothing", "run").version()
+        Tool("yowasp-nothing", "run", "UPL_NOTHING").version()
     assert "pip install 'upl-mlir[synth]'" in str(found.value)
+    assert "UPL_NOTHING" in str(found.value)
 
 
 class _Local(Tool):
@@ -108,7 +110,7 @@ def run(arguments):
 """
     (tmp_path / "a_tool.py").write_text(code, encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    return _Local("a-tool", "run")
+    return _Local("a-tool", "run", "UPL_A_TOOL")
 
 
 def test_a_tool_that_fails_has_the_last_word(tool: Tool, tmp_path: Path) -> None:
@@ -134,6 +136,71 @@ def test_a_tool_is_stopped_when_its_caller_is(tool: Tool, tmp_path: Path) -> Non
         tool.run(["sleeps"], tmp_path, "made", interrupt, lambda line: line)
     assert time.monotonic() - begun < 50
     assert not (tmp_path / "made").exists()
+
+
+NETLIST = '{"modules": {"top": {"cells": {"a": {"type": "LUT4"}, "b.c": {"type": "TRELLIS_FF"}}}}}'
+FAKE = """#!{python}
+import json, sys
+with open({log!r}, "a") as log:
+    print(*sys.argv[1:], file=log)
+if sys.argv[1:] == ["-V"]:
+    print('"tool" {version}')
+elif "--report" in sys.argv:
+    with open("report.json", "w") as out:
+        json.dump({{"fmax": {{"clk": {{"achieved": {mhz}}}}}}}, out)
+else:
+    with open("net.json", "w") as out:
+        out.write({netlist!r})
+"""
+
+
+def fake(path: Path, log: Path, version: str, mhz: float) -> None:
+    """A program that answers as yosys and as nextpnr does, and notes how it was called."""
+    text = FAKE.format(python=sys.executable, log=str(log), version=version, mhz=mhz, netlist=NETLIST)
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o755)
+
+
+def test_programs_in_place_of_the_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They make the figures and give their versions.  Another version has figures of its own."""
+    monkeypatch.setenv("UPL_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(Tool, "installed", lambda self: False)
+    log = tmp_path / "log"
+    for tool_ in (YOSYS, NEXTPNR):
+        fake(tmp_path / tool_.variable, log, "1.0", 61.5)
+        monkeypatch.setenv(tool_.variable, str(tmp_path / tool_.variable))
+    found = figures(TINY, clock=Clock.ROUTED)
+    assert found.to_dict()["tools"] == ["tool 1.0", "tool 1.0"]
+    part = found.parts[0]
+    assert (part.area.lut4, part.area.ff, part.timing and part.timing.fmax_mhz) == (1, 1, 61.5)
+    runs = [line for line in log.read_text(encoding="utf-8").splitlines() if line != "-V"]
+    assert sum("synth_ecp5 -top top" in line for line in runs) == sum("--85k" in line for line in runs) == len(found.parts)
+    figures(TINY, clock=Clock.ROUTED)
+    assert [line for line in log.read_text(encoding="utf-8").splitlines() if line != "-V"] == runs
+
+    fake(tmp_path / NEXTPNR.variable, log, "1.1", 70.25)
+    again = figures(TINY, clock=Clock.ROUTED)
+    assert again.tools == ["tool 1.0", "tool 1.1"]
+    assert [p.timing and p.timing.fmax_mhz for p in again.parts] == [70.25] * len(again.parts)
+
+
+def test_a_program_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("UPL_YOSYS", str(tmp_path / "none"))
+    assert main(["synth", "-q"]) == 1
+    told = capsys.readouterr().err
+    assert "UPL1738" in told
+    assert "UPL_YOSYS names" in told
+    assert "unset UPL_YOSYS" in told
+
+
+def test_a_program_without_a_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "silent").write_text("#!/bin/sh\nexit 3\n", encoding="utf-8")
+    (tmp_path / "silent").chmod(0o755)
+    monkeypatch.setenv("UPL_YOSYS", str(tmp_path / "silent"))
+    with pytest.raises(UplError, match=r"UPL1739.*silent -V.*status 3"):
+        YOSYS.version()
 
 
 def test_a_small_design(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

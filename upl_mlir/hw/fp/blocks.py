@@ -75,6 +75,8 @@ class Block(wiring.Component):
         return out
 
     def _instance(self, m: Module) -> None:
+        """The block.  Its unused clocks, enables and resets are not connected: blocks lie in groups of four, and a group has
+        four signals of each kind.  A constant would be one of them, and leave enables for three blocks only."""
         ends = {end: Signal(WIDTH, name=f"whole_{end}") for end in "abxy"}
         product = Signal(2 * WIDTH)
         signs = Const(int(self.signed))
@@ -88,7 +90,6 @@ class Block(wiring.Component):
             "MULT18X18D", **clocked, p_REG_INPUTC_CLK="NONE", p_REG_PIPELINE_CLK="NONE", p_GSR="DISABLED",
             p_SOURCEB_MODE="B_SHIFT", i_SIGNEDA=signs, i_SIGNEDB=signs, i_SOURCEA=Const(0), i_SOURCEB=Const(0),
             i_CLK0=ClockSignal(), i_CE0=self.enable, i_RST0=Const(0),
-            **{f"i_{kind}{n}": Const(0) for kind in ("CLK", "CE", "RST") for n in (1, 2, 3)},
             **{f"i_{port}{n}": ends[port.lower()][n] for port in "AB" for n in range(WIDTH)},
             **{f"i_C{n}": Const(0) for n in range(WIDTH)},
             **{f"o_RO{port}{n}": ends[end][n] for port, end in (("A", "x"), ("B", "y")) for n in range(WIDTH)},

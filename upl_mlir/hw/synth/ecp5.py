@@ -157,7 +157,7 @@ def parse_report(text: str, clock: Clock, estimates: dict[str, float]) -> Timing
     report: dict[str, Any] = json.loads(text)
     clocks = [float(c["achieved"]) for c in report.get("fmax", {}).values()] or [*estimates.values()]
     if not clocks:
-        raise error("UPL1739", f"`{NEXTPNR.package}` found no clock in the design")
+        raise error("UPL1739", f"`{NEXTPNR.program() or NEXTPNR.package}` found no clock in the design")
     used = {kind: int(u["used"]) for kind, u in report.get("utilization", {}).items() if u["used"]}
     return Timing(fmax_mhz=min(clocks), used=used, clock=clock)
 
