@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gc
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -244,3 +245,10 @@ def test_the_verilog_with_the_block_of_ecp5(kind: type[Pipelined], tmp_path: Pat
     else:
         right = canonical(sigmoid(np.array(pairs, np.uint32)[:, 0].view(np.float32))).tolist()
     assert [int(line, 16) for line in lines[latency - 1 :]] == right
+
+
+def test_four_blocks_of_their_own_enables_fit_a_group() -> None:
+    """Four of the device's blocks have four signals of each kind, and a constant is one, too: a block takes no constant."""
+    text = verilog.convert(Block(18, 18, "ecp5"), name="top", emit_src=False)
+    controls = dict(re.findall(r"\.((?:CLK|CE|RST)\d)\((.*)\)", text))
+    assert controls == {"CLK0": "clk", "CE0": "enable", "RST0": "1'h0"}
