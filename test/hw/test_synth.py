@@ -161,10 +161,14 @@ def fake(path: Path, log: Path, version: str, mhz: float) -> None:
     path.chmod(0o755)
 
 
+def not_installed(_: Tool) -> bool:
+    return False
+
+
 def test_programs_in_place_of_the_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They make the figures and give their versions.  Another version has figures of its own."""
     monkeypatch.setenv("UPL_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(Tool, "installed", lambda self: False)
+    monkeypatch.setattr(Tool, "installed", not_installed)
     log = tmp_path / "log"
     for tool_ in (YOSYS, NEXTPNR):
         fake(tmp_path / tool_.variable, log, "1.0", 61.5)

@@ -27,10 +27,11 @@ from upl_mlir.hw.circuit.head import Head
 from upl_mlir.hw.circuit.lane import Lane
 from upl_mlir.hw.circuit.ram import Target
 from upl_mlir.hw.circuit.streams import StreamIn, StreamOut
-from upl_mlir.hw.circuit.turns import Turns
+from upl_mlir.hw.circuit.turns import Turns, unit_name
 from upl_mlir.hw.circuit.wires import Probe, Wires, wires_of
 from upl_mlir.passes.circuit.channels.outputs import Output
 from upl_mlir.passes.circuit.plan import Plan
+from upl_mlir.passes.circuit.share import units_of as shared_units
 
 BEHIND = 9
 """Words that may still come when the head stands still, less the lanes'."""
@@ -97,11 +98,10 @@ class Circuit(wiring.Component):
         m.submodules.head = Head(plan, wires, self._streams, room, self.target).build()
         turns = Turns(plan, self.target, self.units)
         for k, part in enumerate(plan.parts):
-            prefix = f"process_{k}_" if len(plan.parts) > 1 else ""
             lane: Lane | None = None
             for n in range(part.nest.lanes):
                 lane = Lane(plan, k, n, wires, turns, self.watched, lane)
-                m.submodules[f"{prefix}lane_{n}"] = lane.build()
+                m.submodules[_lane_name(plan, k, n)] = lane.build()
                 self.probes += lane.probes
         turns.build(m)
         return m
@@ -120,6 +120,22 @@ class Circuit(wiring.Component):
         m.d.comb += [queue.data.eq(word), queue.write.eq(strobe), queue.last.eq(last)]
         self._queues.append(queue)
         return queue
+
+
+def _lane_name(plan: Plan, part: int, lane: int) -> str:
+    """The name of the module of a lane of a process."""
+    return f"process_{part}_lane_{lane}" if len(plan.parts) > 1 else f"lane_{lane}"
+
+
+def lanes_by_module(plan: Plan) -> dict[str, int]:
+    """The modules below the circuit that are of one of several lanes: of a process, and units, which are beside processes
+    that share them."""
+    several = {k: p.nest.lanes for k, p in enumerate(plan.parts) if p.nest.lanes > 1}
+    out = {_lane_name(plan, k, n): n for k, lanes in several.items() for n in range(lanes)}
+    for u in shared_units(plan.parts, plan.shared):
+        lanes = max((several.get(x.part, 1) for x in u.uses), default=1)
+        out |= {unit_name(u, n): n for n in range(lanes) if lanes > 1}
+    return out
 
 
 def port_names(plan: Plan) -> dict[str, str]:

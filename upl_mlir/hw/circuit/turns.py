@@ -73,7 +73,7 @@ class Turns:
         """Make the units, each with its register of operands."""
         for (u, lane), users in self.users.items():
             made = self.made.unit(u.kind)
-            m.submodules[f"{u.name}_{lane}"] = made
+            m.submodules[unit_name(u, lane)] = made
             # The enable of the lane with this number is the same in each process.
             enable = users[0].wires.enable_of(m, lane, f"{u.name}_{lane}_enable")
             for n, (port, *_) in enumerate(zip("abc", users[0].args, strict=False)):
@@ -82,6 +82,11 @@ class Turns:
                     m.d.sync += taken.eq(_chosen([(x.turn, x.args[n]) for x in users]))
                 m.d.comb += getattr(made, port).eq(taken)
             m.d.comb += [made.enable.eq(enable), self.results[u, lane].eq(self.made.result(u.kind, made))]
+
+
+def unit_name(u: Unit, lane: int) -> str:
+    """The name of the module of a unit that is shared, in a lane."""
+    return f"{u.name}_{lane}"
 
 
 def _chosen(users: Sequence[tuple[Value, Operand]]) -> Value:

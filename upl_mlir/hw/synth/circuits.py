@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from upl_mlir.hw.circuit.circuit import Circuit
+from upl_mlir.hw.circuit.circuit import Circuit, lanes_by_module
 from upl_mlir.hw.synth.ecp5 import DEVICE, NO_RESETS, Area, Clock, Timing, area, known_timing, timing
 from upl_mlir.hw.synth.figures import COUNTS, as_rtlil
 from upl_mlir.hw.synth.tools import NEXTPNR, YOSYS, Say
@@ -63,12 +63,17 @@ def circuit_figures(name: str, plan: Plan, *, seeds: Sequence[int] = (), say: Sa
     rtlil = as_rtlil(Circuit(plan, target="ecp5"))
     cost = area(rtlil, "top", lambda what: say(f"{name}: {what}"), NO_RESETS)
     timings: dict[int, Timing] = {}
+    lanes = lanes_by_module(plan)
+
+    def lane_of(cell: str) -> int | None:
+        return lanes.get(cell.partition(".")[0])
+
     for seed in seeds:
 
         def told(what: str, seed: int = seed) -> None:
             say(f"{name}, seed {seed}: {what}")
 
-        timings[seed] = timing(rtlil, "top", ASKED_MHZ, Clock.ROUTED, told, seed, NO_RESETS)
+        timings[seed] = timing(rtlil, "top", ASKED_MHZ, Clock.ROUTED, told, seed, NO_RESETS, lane_of)
     units = sum(int(np.count_nonzero(lanes)) for lanes in _busy(plan))
     return CircuitFigures(name=name, lanes=plan.lanes, units=units, area=cost, timings=timings, tools=tools)
 
@@ -76,7 +81,7 @@ def circuit_figures(name: str, plan: Plan, *, seeds: Sequence[int] = (), say: Sa
 def routed_before(plan: Plan, seeds: Sequence[int]) -> list[int]:
     """Those of the seeds with which a circuit has been routed, so that its clock is in the cache."""
     rtlil = as_rtlil(Circuit(plan, target="ecp5"))
-    return [s for s in seeds if known_timing(rtlil, "top", ASKED_MHZ, Clock.ROUTED, s, NO_RESETS) is not None]
+    return [s for s in seeds if known_timing(rtlil, "top", ASKED_MHZ, Clock.ROUTED, s, NO_RESETS, True) is not None]
 
 
 def firings(plan: Plan) -> int:

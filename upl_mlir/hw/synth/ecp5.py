@@ -20,6 +20,7 @@ import msgspec
 from upl_mlir.diagnostics import error
 from upl_mlir.host.cache import digest, open_cache
 from upl_mlir.hw.matching_unit.cam import cam_verilog
+from upl_mlir.hw.synth.floorplan import VERSION, LaneOf, floorplan
 from upl_mlir.hw.synth.tools import NEXTPNR, YOSYS, Say
 
 DEVICE = "LFE5U-85F"
@@ -103,16 +104,19 @@ def area(rtlil: str, top: str, say: Say, script: str = PLAIN) -> Area:
 
 
 def timing(
-    rtlil: str, top: str, clock_mhz: float, clock: Clock, say: Say, seed: int = 1, script: str = PLAIN
+    rtlil: str, top: str, clock_mhz: float, clock: Clock, say: Say, seed: int = 1, script: str = PLAIN,
+    lane_of: LaneOf | None = None,
 ) -> Timing:  # fmt: skip
     """The clock of a design that is placed, and as `clock` says routed, for `clock_mhz`; errors as for `area`.  `seed` is
-    that of the placement, which is random."""
-    known = known_timing(rtlil, top, clock_mhz, clock, seed, script)
+    that of the placement, which is random; of a design with lanes `lane_of` tells those of cells (`floorplan`)."""
+    known = known_timing(rtlil, top, clock_mhz, clock, seed, script, lane_of is not None)
     if known is not None:
         return known
     options = _options(clock_mhz, clock, seed)
     kept = open_cache().read(_name("net", rtlil, top, script))
     netlist = _synthesise(rtlil, top, say, script) if kept is None else gzip.decompress(kept)
+    if lane_of is not None:
+        netlist = _with_places(netlist, top, lane_of)
     with tempfile.TemporaryDirectory(prefix="upl-synth-") as folder:
         (Path(folder) / "net.json").write_bytes(netlist)
         estimates: dict[str, float] = {}  # by clock; the report has the clocks of routed designs only
@@ -127,15 +131,16 @@ def timing(
             Path(folder), "report.json", say, step,
         )  # fmt: skip
         out = parse_report(report.read_text(encoding="utf-8"), clock, estimates)
-    open_cache().write(_timing_name(rtlil, top, options, script), msgspec.json.encode(out))
+    open_cache().write(_timing_name(rtlil, top, options, script, lane_of is not None), msgspec.json.encode(out))
     return out
 
 
 def known_timing(
-    rtlil: str, top: str, clock_mhz: float, clock: Clock, seed: int = 1, script: str = PLAIN
+    rtlil: str, top: str, clock_mhz: float, clock: Clock, seed: int = 1, script: str = PLAIN, lanes: bool = False
 ) -> Timing | None:  # fmt: skip
-    """What `timing` found before, None if that is not in the cache.  Raises `UplError` UPL1738."""
-    found = open_cache().read(_timing_name(rtlil, top, _options(clock_mhz, clock, seed), script))
+    """What `timing` found before, of a design whose `lanes` it knew; None if that is not in the cache.  Raises `UplError`
+    UPL1738."""
+    found = open_cache().read(_timing_name(rtlil, top, _options(clock_mhz, clock, seed), script, lanes))
     return None if found is None else msgspec.json.decode(found, type=Timing)
 
 
@@ -144,8 +149,19 @@ def _options(clock_mhz: float, clock: Clock, seed: int) -> list[str]:
     return [*_NEXTPNR, "--seed", str(seed), *unrouted, "--freq", f"{clock_mhz:g}"]
 
 
-def _timing_name(rtlil: str, top: str, options: Sequence[str], script: str) -> str:
-    return f"clock-{digest(*_source(rtlil, top, script), NEXTPNR.version(), *options)}.json"
+def _timing_name(rtlil: str, top: str, options: Sequence[str], script: str, lanes: bool) -> str:
+    plan = [f"floorplan {VERSION}"] if lanes else []
+    return f"clock-{digest(*_source(rtlil, top, script), NEXTPNR.version(), *options, *plan)}.json"
+
+
+def _with_places(netlist: bytes, top: str, lane_of: LaneOf) -> bytes:
+    """A netlist in which blocks of lanes have the sites that `floorplan` gives them."""
+    whole: dict[str, Any] = json.loads(netlist)
+    cells = whole["modules"][top]["cells"]
+    places = floorplan({name: cell["type"] for name, cell in cells.items()}, lane_of)
+    for name, site in places.items():
+        cells[name].setdefault("attributes", {})["BEL"] = site
+    return json.dumps(whole).encode() if places else netlist
 
 
 def parse_report(text: str, clock: Clock, estimates: dict[str, float]) -> Timing:

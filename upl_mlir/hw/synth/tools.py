@@ -54,7 +54,7 @@ class Tool:
         if found is None:
             message = f"the environment variable {self.variable} names the program `{named}`, which is not there"
             raise error("UPL1738", message, help=f"unset {self.variable}: then the Python package `{self.package}` is run")
-        return os.path.abspath(found)
+        return str(Path.cwd() / found)
 
     def version(self) -> str:
         """What the program says of its version, or the version of the package.
