@@ -136,7 +136,7 @@ class _Tiler:
         self.deps = [e for e in self.reads if e.writer in self.found]
         self.places: dict[Statement, _Place] = {}
         self._after: dict[Statement, list[tuple[Statement, str, int]]] = {}
-        self._rows = [t for loop in self.loops for t in subtrees(loop.body) if isinstance(t, Loop)]
+        self._rows = {loops[1].var for _, loops in self.found.values() if len(loops) > 1}
 
     def tiled(self) -> Tree | None:
         """The tiled loop; None if it cannot be tiled, or there is nothing to gain."""
@@ -429,8 +429,8 @@ class _Tiler:
         return [Guard(inner, here, elsewhere)]
 
     def _private(self) -> list[Array]:
-        """The arrays that one of the loops over rows had for itself."""
-        return [a for a in self.arrays.values() if a.private in {t.var for t in self._rows}]
+        """The arrays that one of the loops over rows had for itself; loops inside of rows keep theirs."""
+        return [a for a in self.arrays.values() if a.private in self._rows]
 
     def _extreme(self, bounds: Sequence[IndexExpr], kind: Extremum) -> IndexExpr:
         sign = -1 if kind is Extremum.MIN else 1
