@@ -86,26 +86,26 @@ def _names(seed: int, tally: Tally) -> None:
     sweep(seed, tally)
 
 
+def _counted(name: str, look: Callable[[int], Counter[str]], seed: int, tally: Tally) -> None:
+    """One seed of a campaign that draws its programs itself: `look` counts what happened, or raises Broken."""
+    tally.reached["programs"] += 1
+    try:
+        tally.reached.update(look(seed))
+    except Broken as e:
+        tally.reached["FAILED"] += 1
+        tally.failures.append(Failure(name, seed, str(e), Case("", True, {}, seed)))
+
+
 def _decided(seed: int, tally: Tally) -> None:
     from agreement.decided import decided
 
-    tally.reached["programs"] += 1
-    try:
-        tally.reached.update(decided(seed))
-    except Broken as e:
-        tally.reached["FAILED"] += 1
-        tally.failures.append(Failure("decided", seed, str(e), Case("", True, {}, seed)))
+    _counted("decided", decided, seed, tally)
 
 
 def _steps(seed: int, tally: Tally) -> None:
     from agreement.steps import steps
 
-    tally.reached["programs"] += 1
-    try:
-        tally.reached.update(steps(seed))
-    except Broken as e:
-        tally.reached["FAILED"] += 1
-        tally.failures.append(Failure("steps", seed, str(e), Case("", True, {}, seed)))
+    _counted("steps", steps, seed, tally)
 
 
 def _wide(seed: int, tally: Tally) -> None:
