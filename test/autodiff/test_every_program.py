@@ -25,7 +25,7 @@ from upl_mlir.passes.analysis.small_sizes import small_programs
 ROOT = Path(__file__).resolve().parents[2]
 BEGINNING = re.compile(r"\s*(//[^\n]*\n\s*)*program\s+\w+\s*\n")
 
-REFUSED: dict[tuple[str, str], str] = {}
+REFUSED = {("test/native/test_read_where_stored.py", "faulty"): "UPL1402"}
 """Programs that have no derivative, with the error that says so."""
 
 

@@ -149,7 +149,7 @@ BUGS: tuple[Bug, ...] = (
     Bug(
         "a gather of 0 summands waits for a token",
         "passes/analysis/relations.py",
-        "if port.gather is not None and isinstance(port.count, IndexExpr) and not self._is_input(op, port.count):",
+        "if port.gather is not None and isinstance(port.count, IndexExpr) and not self._by_token(op, port):",
         "if port.gather is None and isinstance(port.count, IndexExpr):",
         "test/passes test/interp",
     ),

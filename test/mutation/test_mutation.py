@@ -205,15 +205,20 @@ def test_a_change_in_a_copy_of_a_process_that_has_loaded_all(tmp_path: Path) -> 
         assert (found.caught, found.by) == (caught, by if caught else "")
 
 
-@pytest.mark.parametrize("survivor", SURVIVORS, ids=lambda s: f"{s.file} {s.what}")
+def test_every_survivor_has_its_place() -> None:
+    """A change that nobody has noticed is looked at again when its line changes."""
+    for survivor in SURVIVORS:
+        source = (ROOT / "upl_mlir" / survivor.file).read_text(encoding="utf-8")
+        if survivor.removed:
+            assert survivor.text not in source, survivor
+        else:
+            survivor.place(source)
+            assert bool(survivor.test) != bool(survivor.reason), survivor
+
+
+@pytest.mark.parametrize("survivor", [s for s in SURVIVORS if s.test], ids=lambda s: f"{s.file} {s.what}")
 def test_what_came_of_a_survivor(survivor: Survivor, tmp_path: Path) -> None:
-    """Its place is there, and the test that was written for it fails for it."""
+    """The test that was written for it fails for it."""
     source = (ROOT / "upl_mlir" / survivor.file).read_text(encoding="utf-8")
-    if survivor.removed:
-        assert survivor.text not in source
-        return
-    text = changed_text(survivor.place(source), source)
-    assert bool(survivor.test) != bool(survivor.reason)
-    if survivor.test:
-        changed(tmp_path, survivor.file, text)
-        assert run_tests(tmp_path, [survivor.test], 300).caught
+    changed(tmp_path, survivor.file, changed_text(survivor.place(source), source))
+    assert run_tests(tmp_path, [survivor.test], 300).caught
