@@ -52,11 +52,13 @@ class Head:
             slots = plan.parts[n].nest.start - at
             if slots:
                 went = copied(m, self.go, f"went_to_{n}")
-                m.submodules[f"start_{n}"] = mark = Marks(slots - 1, target, 2)
+                m.submodules[f"start_{n}"] = mark = Marks(max(0, slots - 2), target, 2)
                 m.d.comb += [mark.mark.eq(before), mark.enable.eq(went)]
-                before = delayed(m, mark.later, 1, went, f"begins_{n}")
+                # What is decided waits for these bits, so they come from a register, not from a memory.
+                coming = delayed(m, mark.later, min(1, slots - 1), went, f"coming_{n}")
+                before = delayed(m, coming, 1, went, f"begins_{n}")
                 at += slots
-                now = Mux(went, mark.later[1], before[1])
+                now = Mux(went, coming[1], before[1])
             self.starts[n], self.wanted[n] = before[0], now
         self.nests: dict[int, LoopNest] = {}
         counted = {n for i in plan.inputs for n in (i.by, i.until)}
