@@ -157,5 +157,45 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "lstsq": (lambda a, b: jnp.linalg.lstsq(a, b)[0], (_n(4, 2), _n(4))),
     "pinv": (jnp.linalg.pinv, (_n(2, 3),)),
     "qr, a batch": (lambda a: jnp.linalg.qr(a)[1], (_n(2, 3, 2),)),
+    "add, out of bounds": (lambda x: x.at[5].add(1.0) + x.at[-7].add(2.0) + x.at[-1].add(3.0), (_n(3),)),
+    "set, out of bounds": (lambda x: x.at[5].set(1.0) + x.at[-7].set(2.0) + x.at[-1].set(3.0), (_n(3),)),
+    "set, out of bounds in a loop": (
+        lambda x: lax.fori_loop(0, 3, lambda i, c: c.at[i, 5].set(4.0).at[i, 1].set(2.0), x), (_n(3, 3),),
+    ),
+    "set, clipped": (lambda x: x.at[jnp.array([0, 9])].set(jnp.array([2.0, 3.0]), mode="clip"), (_n(3),)),
+    "set, clipped number": (lambda x: x.at[9].set(2.0, mode="clip"), (_n(3),)),
+    "add, clipped": (lambda x, k: x.at[k].add(jnp.array([2.0, 3.0]), mode="clip"), (_n(3), np.array([0, 9]))),
+    "add, two clipped": (lambda x, k: x.at[k, 1].add(jnp.array([2.0, 3.0]), mode="clip"), (_n(3, 2), np.array([0, 9]))),
+    "scatter of a part, out of bounds": (
+        lambda x: lax.scatter(x, jnp.array([2]), jnp.ones(2), lax.ScatterDimensionNumbers((0,), (), (0,))), (_n(3),),
+    ),
+    "filled": (lambda x: x.at[5].get(mode="fill", fill_value=9.0) * x[:, None], (_n(3),)),
+    "filled, some": (lambda x: x.at[jnp.array([1, 5])].get(mode="fill", fill_value=9.0), (_n(3),)),
+    "filled, diagonal": (
+        lambda x: x.at[jnp.array([0, 1, 2]), jnp.array([2, 3, 4])].get(mode="fill", fill_value=9.0), (_n(3, 3),),
+    ),
+    "filled, row by row": (
+        jax.vmap(lambda x, k: x.at[k].get(mode="fill", fill_value=9.0)), (_n(2, 3), np.array([[5, 1], [1, 2]])),
+    ),
+    "filled, whole numbers": (lambda x: jnp.take(x, jnp.array([0, 5]), mode="fill"), (np.array([1, 2, 3]),)),
+    "xlogy at 0": (jax.scipy.special.xlogy, (np.array([0.0, 0.5]), np.array([2.0, 3.0]))),
+    "xlog1py at 0": (jax.scipy.special.xlog1py, (np.array([0.0, 0.5]), np.array([2.0, 3.0]))),
+    "log_ndtr, far below": (jax.scipy.special.log_ndtr, (np.array([0.3, -9.0, 7.0, -19.0]),)),
+    "relu6 at its ends": (jax.nn.relu6, (np.array([0.0, 6.0, 1.0]),)),
+    "clamp at its ends": (lambda x: lax.clamp(0.0, x, 1.0), (np.array([0.0, 1.0, 0.5, -1.0, 2.0]),)),
+    "clamp, its bounds": (
+        lax.clamp, (np.array([0.0, 1.0, 3.0]), np.array([0.0, 0.5, 1.0]), np.array([2.0, 2.0, 2.0])),
+    ),
+    "fmod, exactly": (
+        jnp.fmod, (np.array([6.0, -6.0, 1e17, 5.0, 7.0]), np.array([0.1, 0.1, 3.0, np.inf, -0.7])),
+    ),
+    "remainder, exactly": (
+        jnp.mod, (np.array([6.0, -6.0, 1e17, 5.0, 7.0]), np.array([0.1, 0.1, 3.0, np.inf, -0.7])),
+    ),
+    "all and any of none": (lambda x: jnp.all(x[:0] > 0) & ~jnp.any(x[:0] > 0), (_n(3),)),
+    "unsigned, below 0": (
+        lambda x, k: jnp.stack([x.astype(jnp.uint32), k.astype(jnp.uint32), jnp.uint32(1) - k.astype(jnp.uint32)]),
+        (np.array([-1.5, 2.5]), np.array([-1, 2])),
+    ),
     "mean and var": (lambda a: a.mean(0) * a.var(0), (_n(3, 4),)),
 }

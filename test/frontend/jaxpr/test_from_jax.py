@@ -156,6 +156,78 @@ def test_derivative_rules_of_the_users_own() -> None:
     near(upl.grad(upl.from_jax(lambda x: jax.nn.relu(x).sum()))(x), [0, 0, 1], 0)
 
 
+SMOOTH = {
+    "softplus": (jax.nn.softplus, [0.0, 0.5]),
+    "log_sigmoid": (jax.nn.log_sigmoid, [0.0, -1.0]),
+    "logaddexp": (lambda x: jnp.logaddexp(x, x[::-1]), [1.0, 1.0]),
+    "logaddexp2": (lambda x: jnp.logaddexp2(x, 1.0), [1.0, 2.0]),
+    "sinc": (jnp.sinc, [0.0, 0.5]),
+    "xlogy": (lambda x: jax.scipy.special.xlogy(x, 2 + x), [0.0, 0.5]),
+    "xlog1py": (lambda x: jax.scipy.special.xlog1py(x, 2 + x), [0.0, 0.5]),
+    "log_ndtr": (jax.scipy.special.log_ndtr, [0.0, -9.0]),
+    "erfc": (jax.scipy.special.erfc, [0.0, 5.0]),
+}
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_rules_of_jax_for_functions_of_elements(name: str) -> None:
+    """They are taken over: what is inside has kinks, and cases of its own, where the function has none."""
+    f, at = SMOOTH[name]
+    x = np.array(at)
+    got = upl.hessian(upl.from_jax(lambda x: jnp.sum(f(x) * f(x))))(x)
+    near(got, jax.hessian(lambda x: jnp.sum(f(x) * f(x)))(jnp.asarray(x)), 1e-11)
+
+
+def test_a_rule_that_goes_on_without_end() -> None:
+    """`sinc` names its next derivative by itself: after so many, none is known, and none is made up."""
+    f = upl.from_jax(jnp.sinc)
+    d = [f]
+    for _ in range(5):
+        d.append(upl.grad(d[-1]))
+    assert [float(g(np.array(0.0))) for g in d[:3]] == pytest.approx([1, 0, -(np.pi**2) / 3])
+    with pytest.raises(upl.UplError, match="no derivative is known"):
+        d[5](np.array(0.0))
+
+
+def root(a: Any) -> Any:
+    """By bisection, whose derivative is 0."""
+
+    def bisect(f: Any, start: Any) -> Any:
+        def step(s: Any) -> Any:
+            middle, n = (s[0] + s[1]) / 2, s[2] + 1
+            return jnp.where(f(middle) < 0, middle, s[0]), jnp.where(f(middle) < 0, s[1], middle), n
+
+        return jax.lax.while_loop(lambda s: s[2] < 60, step, (0 * start, 10 + 0 * start, 0))[0]
+
+    start = jnp.ones_like(a)
+    slope = lambda g, y: y / g(start)  # noqa: E731  (of a function of elements)
+    return jax.lax.custom_root(lambda x: x * x - a, start, bisect, slope)
+
+
+def test_a_rule_of_jax_that_would_be_lost() -> None:
+    """Is refused, with what it means to go on without it; of numbers alone it is taken over."""
+    near(upl.grad(upl.from_jax(root))(np.array(2.0)), 1 / np.sqrt(8), 1e-14)
+    with pytest.raises(upl.UplError, match=r"`_custom_root` of JAX has a derivative rule of its own"):
+        upl.from_jax(root)(np.array([2.0, 3.0]))
+    near(upl.from_jax(root, inline_custom=True)(np.array([2.0, 3.0])), np.sqrt([2, 3]), 1e-14)
+
+
+@pytest.mark.parametrize("f", [jax.nn.softmax, jnp.linalg.pinv, lambda a: jnp.linalg.det(a) * a])
+def test_rules_of_jax_for_whole_arrays(f: Any) -> None:
+    """Results that have the operand's shape are not made element by element."""
+    a = np.array([[1.0, 2.0], [-0.5, 3.0]])
+    got = upl.jacobian(upl.from_jax(f))(a)
+    near(got, jax.jacobian(f)(jnp.asarray(a)), 1e-12)
+
+
+@pytest.mark.parametrize("name", ["erfc", "ndtr"])
+def test_tails(name: str) -> None:
+    """Far from 0 they are small, not 0: relative to themselves."""
+    f = getattr(jax.scipy.special, name)
+    x = np.linspace(-6, 26, 65) * (1 if name == "erfc" else -1)
+    np.testing.assert_allclose(upl.from_jax(f)(x), f(jnp.asarray(x)), rtol=1e-12)
+
+
 def test_positions_are_those_of_the_function() -> None:
     program = upl.from_jax(MODELS["mlp"][0]).program(*MODELS["mlp"][1])
     assert Path(program.check().obligations[0].span.file).name == "jax_models.py"  # pyright: ignore[reportOptionalMemberAccess]
@@ -175,6 +247,10 @@ def test_positions_are_those_of_the_function() -> None:
         (lambda x: x.astype(jnp.bfloat16) + 1, (np.ones(2),), "bfloat16"),
         (lambda x: jax.lax.reduce_precision(x, 5, 10), (np.ones(2),), "fewer bits"),
         (lambda k: k ^ 3, (np.array([1, 2]),), "bits"),
+        (lambda k: jax.lax.reduce(k, np.int64(-1), jax.lax.bitwise_and, (0,)), (np.array([6, 3]),), "bits"),
+        (lambda x: x.at[1].apply(jnp.sin), (np.ones(3),), "applied to some elements"),
+        (lambda k: -k, (np.array([1, 2], np.uint32),), "arithmetic of uint32"),
+        (lambda a, b: a - b, (np.array([1], np.uint64), np.array([2], np.uint64)), "arithmetic of uint64"),
         (lambda k: k.astype(jnp.uint8) * 2, (np.array([1, 2]),), "a conversion of int64 to uint8 wraps round"),
         (lambda k: k + 250, (np.array([1, 10], np.uint8),), "arithmetic of uint8"),
     ],

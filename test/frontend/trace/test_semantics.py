@@ -171,6 +171,28 @@ def test_writes(f: Callable[..., Any]) -> None:
     as_numpy(f, normal(6))
 
 
+def truth_values(x: Any) -> Any:
+    """Stay what they are when they are written, also in a loop; they are added as `or`."""
+    b = x > 0
+    view = b[1:]
+    b[0], view[1], b[-1] = x[1], 5, False
+    before = b + b
+    for k in upl.range(1, 5):
+        b[k] = b[k - 1] + (x[k] < 0)
+    b ^= x > 1
+    return before, b, view, ~b, np.sum(b + (x < 3)), (x > 0) * (x > 1) + True, np.maximum(x > 0, x > 1) + (x < 0)
+
+
+def of_nothing(x: Any) -> Any:
+    none = x[:0] > 0
+    return none.any(), none.all(), np.any(none.reshape(0, 2), axis=0)
+
+
+@pytest.mark.parametrize("f", [truth_values, of_nothing], ids=lambda f: f.__name__)
+def test_truth_values(f: Callable[..., Any]) -> None:
+    as_numpy(f, normal(6))
+
+
 # -- numpy's functions ---------------------------------------------------------------------------------------------------
 
 X, Y, Z = normal(3, 4), normal(4, 2, seed=1), normal(2, 3, 4, seed=2)
@@ -203,6 +225,24 @@ FUNCTIONS: list[Callable[..., Any]] = [
 @pytest.mark.parametrize("f", FUNCTIONS, ids=range(len(FUNCTIONS)))
 def test_functions_of_numpy(f: Callable[..., Any]) -> None:
     as_numpy(f, X, Y, Z)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_remainders_are_exact(dtype: Any) -> None:
+    """Also where a quotient rounds up to a whole number, has more bits than a number, or is by an infinite one."""
+    a = np.array([6, 1, -6, 5, -1, -5.3, 1e17, 7, -7, 0, np.nextafter(3, 0), 0.3], dtype)
+    b = np.array([0.1, 0.1, 0.1, np.inf, np.inf, 2, 3, -0.7, -0.7, 2, 1.5, -np.inf], dtype)
+    for f in (np.fmod, np.remainder, np.floor_divide, np.divmod):
+        for got, want in zip(leaves(upl.function(f)(a, b)), leaves(f(a, b)), strict=True):
+            np.testing.assert_array_equal(got, want)
+    change = upl.grad(upl.function(lambda a, b: np.sum(np.fmod(a, b))), (0, 1))
+    by_a, by_b = change(np.array([7.3, -7.3, 1]), np.array([0.7, 0.7, 5]))
+    np.testing.assert_array_equal(by_a, 1)
+    np.testing.assert_array_equal(by_b, [-10, 10, 0])
+
+
+def test_lengths_whose_squares_do_not_fit() -> None:
+    as_numpy(np.hypot, [3, 1e200, 1e-200, np.inf, 0, 0], [4, 1e200, 0, np.nan, 0, -2])
 
 
 def test_long_chains_and_many_statements() -> None:

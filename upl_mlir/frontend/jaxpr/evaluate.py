@@ -113,24 +113,29 @@ _ARITHMETIC = frozenset((
     "cumprod", "scatter-add",
 ))  # fmt: skip
 """Primitives whose results may not fit the type of what they are made of."""
+_BELOW = frozenset(("sub", "neg"))
+"""Those of them whose results may be below 0 where no operand is."""
 
 
 def _refuse_narrow(eqn: Any) -> None:
     """Raise UplError (UPL1936) where JAX may wrap a whole number round: UPL's are exact, so the two would differ unseen.
 
-    Types of 32 and 64 bits are taken to hold their numbers."""
+    Types of 32 and 64 bits are taken to hold their sums and products.  What is below 0 in uint32 is wrapped by the rules."""
     name = eqn.primitive.name
     made = np.dtype(eqn.outvars[0].aval.dtype) if name in (*_ARITHMETIC, "convert_element_type") else None
-    if made is None or made.kind not in "iu" or made.itemsize >= 4:
+    if made is None or made.kind not in "iu" or (made.itemsize >= 4 and made.kind == "i"):
         return
-    if name != "convert_element_type":
-        what = f"arithmetic of {made}"
-    elif np.can_cast(eqn.invars[0].aval.dtype, made):
-        return
+    converts, was = name == "convert_element_type", np.dtype(eqn.invars[0].aval.dtype)
+    if made.itemsize < 4:
+        wraps = not (converts and np.can_cast(was, made))
+    elif made.itemsize == 4:
+        wraps = name == "neg"
     else:
-        what = f"a conversion of {eqn.invars[0].aval.dtype} to {made}"
-    raise fail("UPL1936", f"{what} wraps round or saturates in JAX, which UPL's numbers do not",
-               help="compute with int32, int64 or floats")  # fmt: skip
+        wraps = name in _BELOW or (converts and was.kind in "if")
+    if wraps:
+        what = f"a conversion of {was} to {made}" if converts else f"arithmetic of {made}"
+        raise fail("UPL1936", f"{what} wraps round or saturates in JAX, which UPL's numbers do not",
+                   help="compute with int32, int64 or floats")  # fmt: skip
 
 
 def is_library(file: str | None) -> bool:

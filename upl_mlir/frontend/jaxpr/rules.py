@@ -17,13 +17,12 @@ import numpy as np
 
 from upl_mlir.dialects.upl import Gather
 from upl_mlir.frontend.jaxpr import matrices, shapes, windows
+from upl_mlir.frontend.jaxpr.custom import custom
 from upl_mlir.frontend.jaxpr.evaluate import (
     RULES,
     evaluate,
-    inlines,
     is_concrete,
     is_index,
-    is_library,
     traced,
 )
 from upl_mlir.frontend.tensor import Apply
@@ -50,9 +49,20 @@ def _linear(name: str, op: Callable[[Any, Any], Any]) -> Rule:
 
     def rule(eqn: Any, a: Any, b: Any) -> Any:
         parts = [x if is_index(x) else int(x) for x in (a, b) if is_index(x) or _whole(x)]
-        return op(*parts) if len(parts) == 2 and any(map(is_index, parts)) else plain(eqn, a, b)
+        if len(parts) == 2 and any(map(is_index, parts)):
+            return op(*parts)
+        return _wrapped(plain(eqn, a, b)) if name == "subtract" and _is(eqn.outvars[0], np.uint32) else plain(eqn, a, b)
 
     return rule
+
+
+def _is(v: Any, dtype: Any) -> bool:
+    return v.aval.dtype == dtype
+
+
+def _wrapped(x: Array) -> Array:
+    """A number below 0 as one of 32 bits without a sign."""
+    return where(x < 0, x + 2.0**32, x)
 
 
 def _whole(x: Any) -> bool:
@@ -78,12 +88,17 @@ def _logic(of_truths: str) -> Rule:
     """`and`, `or`, `xor`, `not`: on truth values.  Bits of numbers are not built."""
 
     def rule(eqn: Any, *args: Any) -> Array:
-        if any(v.aval.dtype != np.bool_ for v in eqn.invars):
-            raise fail("UPL1936", f"`{eqn.primitive.name}` of whole numbers works on their bits, which UPL has not",
-                       help="use it on truth values, or compute it before the call")  # fmt: skip
+        _truths_alone(eqn)
         return UFUNCS[of_truths](*map(traced, args))
 
     return rule
+
+
+def _truths_alone(eqn: Any) -> None:
+    """Raises UplError (UPL1936) for operations on the bits of numbers."""
+    if any(v.aval.dtype != np.bool_ for v in eqn.invars):
+        raise fail("UPL1936", f"`{eqn.primitive.name}` of whole numbers works on their bits, which UPL has not",
+                   help="use it on truth values, or compute it before the call")  # fmt: skip
 
 
 def _is_whole(eqn: Any) -> bool:
@@ -95,8 +110,15 @@ def _div(eqn: Any, a: Any, b: Any) -> Array:
     return elements.truncated(q) if _is_whole(eqn) else q
 
 
+def _rem(eqn: Any, a: Any, b: Any) -> Array:
+    x, y = numbers(traced(a)), numbers(traced(b))
+    return x - elements.truncated(x / y) * y if _is_whole(eqn) else UFUNCS["fmod"](x, y)
+
+
 def _convert(eqn: Any, x: Any) -> Any:
     kind, was = np.dtype(eqn.params["new_dtype"]).kind, np.dtype(eqn.invars[0].aval.dtype).kind
+    if eqn.params["new_dtype"] == np.uint32 and not is_index(x) and was in "if":
+        return _wrapped(numbers(traced(x))) if was == "i" else UFUNCS["maximum"](elements.truncated(traced(x)), 0)
     if kind in "iu" and (is_index(x) or was in "iu"):
         return x
     if kind == "b":
@@ -128,7 +150,15 @@ def _chosen(condition: Any, yes: Any, no: Any) -> Array:
 
 
 def _clamp(eqn: Any, low: Any, x: Any, high: Any) -> Array:
-    return UFUNCS["minimum"](UFUNCS["maximum"](traced(x), traced(low)), traced(high))
+    """Between two bounds.  At a bound nothing has a derivative, as in JAX."""
+    a, lo, hi = numbers(traced(x)), numbers(traced(low)), numbers(traced(high))
+    clamped = UFUNCS["minimum"](UFUNCS["maximum"](a, lo), hi)
+    inside, below = _both(lo < a, a < hi), _both(a < lo, lo < hi)
+    return where(inside, a, where(below, lo, where(hi < a, hi, elements.still(clamped))))
+
+
+def _both(a: Any, b: Any) -> Array:
+    return UFUNCS["logical_and"](a, b)
 
 
 def _integer_pow(eqn: Any, x: Any) -> Array:
@@ -164,8 +194,13 @@ def _reduce(gather: Gather) -> Rule:
 
 
 def _reduce_logic(least: bool) -> Rule:
-    inner = _reduce(Gather.MIN if least else Gather.MAX)
-    return lambda eqn, x: inner(eqn, numbers(truths(traced(x)))) > 0
+    fold = folds.FUNCTIONS["all" if least else "any"]
+
+    def rule(eqn: Any, x: Any) -> Array:
+        _truths_alone(eqn)
+        return fold(traced(x), tuple(eqn.params["axes"]))
+
+    return rule
 
 
 def _arg(*, least: bool) -> Rule:
@@ -208,24 +243,6 @@ def _inlined(name: str) -> Rule:
         return evaluate(jaxpr, consts, args)
 
     return rule
-
-
-def _custom(eqn: Any, *args: Any) -> list[Any]:
-    """A function with a derivative rule of its own: what is inside.
-
-    JAX's own rules agree with that, up to points where there is no derivative; that of `relu` at 0 is 0 here, too.  A rule
-    of the user's may not, so it must be said that it does not matter.
-    """
-    inner = next(eqn.params[name] for name in ("call_jaxpr", "fun_jaxpr") if name in eqn.params)
-    info = inner.jaxpr.debug_info
-    name, file = getattr(info, "func_name", ""), getattr(info, "func_filename", None)
-    if not is_library(file) and not inlines():
-        what = f"`{name}` has a derivative rule of its own, which is not taken over: UPL differentiates what is inside"
-        raise fail("UPL1936", what, help="where that is as good: upl.from_jax(f, inline_custom=True)")
-    if name == "relu" and is_library(file):
-        x = traced(args[0])
-        return [where(x <= 0, 0, x)]
-    return evaluate(inner.jaxpr, inner.consts, args)
 
 
 def _reduce_precision(eqn: Any, x: Any) -> Any:
@@ -319,7 +336,7 @@ RULES.update({
     **{name: _ufunc(name) for name in ("floor", "ceil", "exp", "exp2", "log", "log1p", "expm1", "tanh", "sin", "cos", "tan",
                                        "sinh", "cosh", "sqrt", "cbrt", "sign")},
     "add": _linear("add", operator.add), "add_any": _ufunc("add"), "sub": _linear("subtract", operator.sub),
-    "mul": _linear("multiply", operator.mul), "div": _div, "rem": _ufunc("fmod"), "max": _ufunc("maximum"),
+    "mul": _linear("multiply", operator.mul), "div": _div, "rem": _rem, "max": _ufunc("maximum"),
     "min": _ufunc("minimum"), "neg": _ufunc("negative"), "abs": _ufunc("absolute"), "round": _round,
     "asin": _ufunc("arcsin"), "acos": _ufunc("arccos"), "atan": _ufunc("arctan"), "atan2": _ufunc("arctan2"),
     "asinh": _ufunc("arcsinh"),
@@ -327,7 +344,7 @@ RULES.update({
     "rsqrt": lambda eqn, x: 1 / UFUNCS["sqrt"](traced(x)), "square": lambda eqn, x: traced(x) * traced(x),
     "logistic": lambda eqn, x: computed(lambda a: Apply("sigmoid", (a,)), numbers(traced(x)), word="logistic"),
     "erf": lambda eqn, x: computed(lambda a: Apply("erf", (a,)), numbers(traced(x)), word="erf"),
-    "erfc": lambda eqn, x: 1 - computed(lambda a: Apply("erf", (a,)), numbers(traced(x)), word="erf"),
+    "erfc": lambda eqn, x: elements.erfc(traced(x)),
     "pow": _ufunc("power"), "integer_pow": _integer_pow,
     "is_finite": _ufunc("isfinite"), "clamp": _clamp, "select_n": _select, "convert_element_type": _convert,
     "eq": _compare("equal", operator.eq), "ne": _compare("not_equal", operator.ne), "lt": _compare("less", operator.lt),
@@ -359,7 +376,7 @@ RULES.update({
     "jit": _inlined("jaxpr"), "pjit": _inlined("jaxpr"), "closed_call": _inlined("call_jaxpr"),
     "core_call": _inlined("call_jaxpr"), "remat": _inlined("jaxpr"), "checkpoint": _inlined("jaxpr"),
     "remat2": _inlined("jaxpr"),
-    "custom_jvp_call": _custom, "custom_vjp_call": _custom, "custom_vjp_call_jaxpr": _custom,
+    "custom_jvp_call": custom, "custom_vjp_call": custom, "custom_vjp_call_jaxpr": custom,
     "scan": _scan, "cond": _cond, "while": _while,
     # matrices
     "triangular_solve": matrices.triangular_solve, "cholesky": matrices.cholesky, "lu": matrices.lu, "qr": matrices.qr,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -174,16 +175,16 @@ def dynamic_slice(eqn: Any, x: Any, *starts: Any) -> Array:
     return a
 
 
-def _taken(a: Array, at: Any, axis: int) -> Array:
+def _taken(a: Array, at: Any, axis: int, none: float = math.nan) -> Array:
     """What numbers choose along an axis; data out of bounds end the run with an error, whatever JAX makes of them.
 
-    Inside a loop that is traced once, where data choose no index: all elements, of which one counts."""
+    Inside a loop that is traced once, where data choose no index: all elements, of which one counts, or `none`."""
     if is_concrete(at) or not current().loops:
         return pick(a, at, axis, wraps=False)
     if (found := by_arithmetic(a, at, axis, wraps=False)) is not None:
         return found
     k = traced(at)
-    out = order.along_or_none(moved(a, axis, -1), places_of.reshape(k, -1))
+    out = order.along_or_none(moved(a, axis, -1), places_of.reshape(k, -1), none)
     out = places_of.reshape(out, (*out.shape[:-1], *k.shape))
     return places_of.moveaxis(out, range(-k.ndim, 0), range(axis, axis + k.ndim))
 
@@ -216,9 +217,42 @@ def _one_axis(name: str, mapped: Sequence[int]) -> int:
 
 
 def gather(eqn: Any, x: Any, indices: Any) -> Array:
-    """Elements along one axis that an array of whole numbers chooses, as `x[k]` and `jnp.take` make it."""
+    """Elements along one axis that an array of whole numbers chooses, as `x[k]` and `jnp.take` make it.
+
+    Known numbers out of bounds are clipped or give the value that fills, as it is asked for; else they are an error."""
     p = eqn.params
     d = p["dimension_numbers"]
+    if not is_concrete(indices):
+        return _gathered(eqn, x, indices)
+    given, mode = np.asarray(indices), str(p["mode"])
+    most = np.array([np.shape(x)[n] - p["slice_sizes"][n] for n in d.start_index_map], int)
+    inside = np.all((given >= 0) & (given <= most), -1)
+    if inside.all():
+        return _gathered(eqn, x, indices)
+    if "CLIP" not in mode and "FILL" not in mode:
+        shown = f"an index from {given.min()} to {given.max()}"
+        help_ = 'count from 0, or say mode="clip"'
+        raise fail("UPL1931", f"{shown} is out of bounds for the shape {np.shape(x)}", help=help_)
+    out = _gathered(eqn, x, np.clip(given, 0, most))
+    if "CLIP" in mode:
+        return out
+    batch = iter(inside.shape)
+    there = inside.reshape([1 if n in d.offset_dims else next(batch) for n in range(out.ndim)])
+    return elements.where(there, out, _filling(eqn))
+
+
+def _filling(eqn: Any) -> float:
+    """What a gather gives for a place out of bounds: NaN, and for whole numbers one that no one computes."""
+    value, dtype = eqn.params["fill_value"], np.dtype(eqn.outvars[0].aval.dtype)
+    if value is not None or dtype.kind == "f":
+        return math.nan if value is None else float(value)
+    return 1.0 if dtype.kind == "b" else float(np.iinfo(dtype).min if dtype.kind == "i" else np.iinfo(dtype).max)
+
+
+def _gathered(eqn: Any, x: Any, indices: Any) -> Array:
+    p = eqn.params
+    d = p["dimension_numbers"]
+    none = math.nan if p["fill_value"] is None else float(p["fill_value"])
     a = numbers(traced(x))
     if (key := _part(a.shape, d.start_index_map, d.collapsed_slice_dims, indices, p["slice_sizes"])) is not None:
         return a[key]
@@ -238,23 +272,26 @@ def gather(eqn: Any, x: Any, indices: Any) -> Array:
         sources = {n: k + 1 for n, k in sources.items()} | {axis: count}
     elif "CLIP" in str(p["mode"]):
         at = _clipped(at, a.shape[axis] - 1)
-    out = _row_by_row(a, traced(at), axis, rows, list(d.start_indices_batching_dims)) if rows else _front(a, at, axis)
+    if rows:
+        out = _row_by_row(a, traced(at), axis, rows, list(d.start_indices_batching_dims), none)
+    else:
+        out = _front(a, at, axis, none)
     kept, batch = (iter(x) for x in ([sources[n] for n in sorted(sources)], range(count)))
     return places_of.transpose(out, [next(kept) if n in d.offset_dims else next(batch) for n in range(out.ndim)])
 
 
-def _front(a: Array, at: Any, axis: int) -> Array:
+def _front(a: Array, at: Any, axis: int, none: float) -> Array:
     """What is taken along an axis, with the dimensions of the indices first."""
-    out = _taken(a, np.asarray(at) if is_concrete(at) else at, axis)
+    out = _taken(a, np.asarray(at) if is_concrete(at) else at, axis, none)
     return places_of.moveaxis(out, range(axis, axis + np.ndim(at)), range(np.ndim(at)))
 
 
-def _row_by_row(a: Array, at: Array, axis: int, rows: list[int], of_rows: list[int]) -> Array:
+def _row_by_row(a: Array, at: Array, axis: int, rows: list[int], of_rows: list[int], none: float) -> Array:
     """The same where each row chooses for itself: `rows` are dimensions of `a`, which `of_rows` are of the indices."""
     whole, free = ([n for n in range(x.ndim) if n not in given] for x, given in ((a, (*rows, axis)), (at, of_rows)))
     k = places_of.transpose(at, [*of_rows, *free])
     k = places_of.reshape(k, (*(a.shape[n] for n in rows), *(1,) * len(whole), -1))
-    out = order.along_or_none(places_of.transpose(a, [*rows, *whole, axis]), k)
+    out = order.along_or_none(places_of.transpose(a, [*rows, *whole, axis]), k, none)
     out = places_of.reshape(out, (*out.shape[:-1], *(at.shape[n] for n in free)))
     first = [of_rows.index(n) if n in of_rows else len(rows) + len(whole) + free.index(n) for n in range(at.ndim)]
     return places_of.transpose(out, [*first, *range(len(rows), len(rows) + len(whole))])
@@ -289,7 +326,8 @@ def _elements(eqn: Any, a: Array, indices: Any) -> Array:
         shape = (*np.asarray(indices).shape[:-1], *(a.shape[n] for n in rest))
         return _ordered(a.view(shape, tuple(index), writable=False), 0, count, offsets)
     at = _together(indices, a, mapped, clipped="CLIP" in str(p["mode"]))
-    return _ordered(_taken(in_front(a, mapped), at, 0), 0, np.ndim(at), offsets)
+    none = math.nan if p["fill_value"] is None else float(p["fill_value"])
+    return _ordered(_taken(in_front(a, mapped), at, 0, none), 0, np.ndim(at), offsets)
 
 
 def _together(indices: Any, a: Array, axes: Sequence[int], *, clipped: bool = False) -> Any:
@@ -344,26 +382,56 @@ def _rows(eqn: Any, name: str, x: Array, indices: Any, u: Array) -> tuple[list[i
     batch = [n for n in range(u.ndim) if n not in windows]
     place = axes[0] if len(axes) == 1 else 0
     u = places_of.transpose(u, [*windows[:place], *batch, *windows[place:]])
+    clipped = "CLIP" in str(eqn.params["mode"])
     if len(axes) > 1:
-        return axes, _together(indices, x, axes), u, inside
-    return axes, indices[..., 0] if is_concrete(indices) else numbers(traced(indices))[..., 0], u, inside
+        return axes, _together(indices, x, axes, clipped=clipped and inside is None), u, inside
+    if is_concrete(indices):
+        return axes, indices[..., 0], u, inside
+    at = numbers(traced(indices))[..., 0]
+    return axes, _clipped(at, x.shape[axes[0]] - 1) if clipped else at, u, inside
+
+
+def _sizes(eqn: Any, a: Array, u: Array) -> list[int]:
+    """How much of each dimension of the operand one part covers that a scatter writes."""
+    d, sizes = eqn.params["dimension_numbers"], [1] * a.ndim
+    kept = [n for n in range(a.ndim) if n not in (*d.inserted_window_dims, *d.operand_batching_dims)]
+    for n, window in zip(kept, d.update_window_dims, strict=True):
+        sizes[n] = u.shape[window]
+    return sizes
+
+
+def _in_bounds(eqn: Any, a: Array, indices: Any, u: Array) -> Any:
+    """The indices of a scatter, known ones clipped where it says so; None if nothing is written, as the one part that it
+    would write is out of bounds."""
+    axes, sizes = eqn.params["dimension_numbers"].scatter_dims_to_operand_dims, _sizes(eqn, a, u)
+    most, clips = [a.shape[n] - sizes[n] for n in axes], "CLIP" in str(eqn.params["mode"])
+    if isinstance(indices, Places):
+        if not clips and any(is_concrete(k) and not 0 <= int(k) <= m for k, m in zip(indices, most, strict=True)):
+            return None
+        return indices
+    if not is_concrete(indices):
+        return indices
+    if clips:
+        return np.clip(np.asarray(indices), 0, most)
+    inside = (np.asarray(indices) >= 0) & (np.asarray(indices) <= most)
+    return None if np.ndim(indices) == 1 and not inside.all() else indices
 
 
 def _written(eqn: Any, a: Array, indices: Any, u: Array) -> tuple[Any, ...] | None:
     """The key of the one part that a scatter writes; None if it writes several."""
     d = eqn.params["dimension_numbers"]
-    sizes = [1] * a.ndim
-    for n, extent in zip([n for n in range(a.ndim) if n not in d.inserted_window_dims], u.shape, strict=False):
-        sizes[n] = extent
-    return _part(a.shape, d.scatter_dims_to_operand_dims, d.inserted_window_dims, indices, sizes)
+    return _part(a.shape, d.scatter_dims_to_operand_dims, d.inserted_window_dims, indices, _sizes(eqn, a, u))
 
 
 def scatter_add(eqn: Any, x: Any, indices: Any, updates: Any) -> Array:
     """Sums into elements that arrays of whole numbers choose, as `x.at[k].add(v)` makes it.
 
-    Known numbers out of bounds are left out, as in JAX; data out of bounds end the run with an error."""
+    Known numbers out of bounds are left out or clipped, as in JAX; data out of bounds end the run with an error, unless they
+    are to be clipped."""
     a = numbers(traced(x))
     new = numbers(traced(updates))
+    if (indices := _in_bounds(eqn, a, indices, new)) is None:
+        return a
     if (key := _written(eqn, a, indices, new)) is not None:
         out = copied(a)
         out[key] = out[key] + new
@@ -384,6 +452,10 @@ def scatter(eqn: Any, x: Any, indices: Any, updates: Any) -> Array:
     """Elements in the place of others, at places that are known, as `x.at[2].set(v)` makes it."""
     a = copied(numbers(traced(x)))
     u = numbers(traced(updates))
+    if eqn.params["update_jaxpr"] is not None:
+        raise fail("UPL1936", "a function applied to some elements in place is not built", help="x.at[k].set(f(x[k]))")
+    if (indices := _in_bounds(eqn, a, indices, u)) is None:
+        return a
     if (key := _written(eqn, a, indices, u)) is not None:
         a[key] = u
         return a

@@ -141,7 +141,11 @@ class Array(NDArrayOperatorsMixin):
         if 0 in shape:
             return
         target = self.view(shape, index)._index
-        self._storage.write(_updated(self._storage.node, target, numbers(new), shape))
+        if not self.boolean:
+            self._storage.write(_updated(self._storage.node, target, numbers(new), shape))
+            return
+        held = made(_updated(self._storage.node, target, numbers(truths(new)), shape))  # as numpy converts what is written
+        self._storage.write(truths(held).operand().node)
 
     @property
     def at(self) -> _At:

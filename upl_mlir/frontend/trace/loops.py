@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from upl_mlir.frontend.trace import tree
-from upl_mlir.frontend.trace.array import Array, as_array, computed, made, numbers
+from upl_mlir.frontend.trace.array import Array, as_array, computed, made, numbers, truths
 from upl_mlir.frontend.trace.indexing import LoopIndex
 from upl_mlir.frontend.trace.node import (
     Fill,
@@ -62,7 +62,11 @@ def range(start: Any, stop: Any = None, step: int = 1) -> Iterator[Any]:
     trace.loops = outer
     firsts = {storage: standing(trace, node) for storage, node in before.items()}
     trace.loops = (*outer, loop)
-    states = {storage: State(*_parts(trace, first), first=whole(first)) for storage, first in firsts.items()}
+    of_truths = {storage: getattr(node, "boolean", False) for storage, node in before.items()}
+    states = {
+        storage: State(*_parts(trace, first), first=whole(first), boolean=of_truths[storage])
+        for storage, first in firsts.items()
+    }
     for storage, state in states.items():
         storage.node = state
     yield index
@@ -72,7 +76,8 @@ def range(start: Any, stop: Any = None, step: int = 1) -> Iterator[Any]:
     for storage, state in states.items():
         state.next = whole(nexts[storage])
         trace.writes.append((storage, before[storage]))
-        storage.node = Last(*_parts(trace, state), state=state)
+        last = Last(*_parts(trace, state), state=state)
+        storage.node = truths(made(last)).operand().node if of_truths[storage] else last
 
 
 def _parts(trace: Trace, like: Node) -> Any:

@@ -40,6 +40,8 @@ def reshape(a: Any, shape: Any = None, order: Any = "C", **options: Any) -> Arra
     if math.prod(wanted) != x.size or any(n < 0 for n in wanted):
         raise fail("UPL1931", f"an array of shape {x.shape} has no shape {shape}", help=f"it has {x.size} elements")
     new = tuple(wanted)
+    if 0 in new:  # no element has an index
+        return x.view(new, tuple(IndexExpr.of(0) for _ in x.shape), writable=False)
     base = x if _straight(x, new) else x.own()  # indices with remainders are not nested
     writable = base is x
     return base.view(new, _reshaped(x.shape, new), writable=writable)

@@ -26,7 +26,7 @@ from collections.abc import Sequence
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, SymbolRefAttr
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import (
@@ -82,12 +82,30 @@ def first_order(body: Body, value: SSAValue, *reads: SSAValue) -> SSAValue:
 
 def check_first_order(op: NodeOp) -> None:
     """Raise UplError (UPL1404) if derivatives would pass a value of which none is known: one with the slope ``0/0``."""
-    if any(isinstance(inner, AlongOp) and _undefined(inner.slope) for inner in op.block.ops):
+    if any(isinstance(inner, AlongOp) and _undefined(inner.slope) for inner in _differentiated(op)):
         raise error(
             "UPL1404", f"no derivative is known of what `{op.symbol}` sends (the slope 0/0 says so): a second derivative "
             "through `@(*)` would be lost where factors are 0",
             span_of(op), help="write the product as a chain, from one instance to the next",
         )  # fmt: skip
+
+
+def _differentiated(op: NodeOp) -> list[Operation]:
+    """The operations of a body through which derivatives pass: not those that only slopes are made of."""
+    out: list[Operation] = []
+    matter: set[SSAValue] = set()
+    for inner in reversed([*op.block.ops]):
+        if inner.results and matter.isdisjoint(inner.results):
+            continue
+        out.append(inner)
+        match inner:
+            case AlongOp():
+                matter |= {inner.at, inner.value}
+            case StopGradientOp():
+                pass
+            case _:
+                matter |= {*inner.operands}
+    return out
 
 
 def _undefined(slope: SSAValue) -> bool:

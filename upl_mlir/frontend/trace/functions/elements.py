@@ -12,6 +12,7 @@ import numpy as np
 from upl_mlir.frontend.tensor import Apply, Expr, Number
 from upl_mlir.frontend.trace.array import Array, as_array, computed, numbers, truths
 from upl_mlir.frontend.trace.contract import matmul
+from upl_mlir.frontend.trace.node import current
 from upl_mlir.frontend.trace.position import fail
 from upl_mlir.ops import SPOKEN
 
@@ -58,6 +59,18 @@ _or = _logical(lambda a, b: Apply("?:", (a, TRUE, b)), "logical_or")
 _not = _logical(lambda a: Apply("?:", (a, FALSE, TRUE)), "logical_not")
 _xor = _logical(lambda a, b: Apply("?:", (a, Apply("?:", (b, FALSE, TRUE)), b)), "logical_xor")
 _equal = _compare("==")
+
+
+def _of_truths(f: Callable[..., Array], of_truths: Callable[..., Array]) -> Callable[..., Array]:
+    """An operation that is another one on truth values: numpy adds them as `or`."""
+
+    def call(a: Any, b: Any) -> Array:
+        x, y = as_array(a), as_array(b)
+        return of_truths(x, y) if x.boolean and y.boolean else f(x, y)
+
+    return call
+
+
 _exp, _log, _log1p, _sqrt, _tanh, _abs, _sin = map(_real, ("exp", "log", "log1p", "sqrt", "tanh", "abs", "sin"))
 _mul = _real("*")
 
@@ -266,23 +279,118 @@ def _extreme_number(op: str) -> Callable[..., Array]:
     return call
 
 
-def _mod(a: Any, b: Any) -> Array:
-    a, b = as_array(a), as_array(b)
-    return a - _floor(a / b) * b
+def _hypot(a: Any, b: Any) -> Array:
+    """By the greater one, whose square may overflow; that of an infinite one and no number is infinite, as in C."""
+    a, b = _abs(a), _abs(b)
+    high = _real("max")(still(a), still(b))
+    scale = where(_and(high > 0, is_finite(high)), high, 1)
+    length = scale * _sqrt(_power(a / scale, 2) + _power(b / scale, 2))
+    return where(_or(_is_infinite(a), _is_infinite(b)), math.inf, length)
+
+
+_TAIL = (
+    0.5107913526210115, 0.3435803422069067, 0.13973604627801475, 0.01822111575329492, -0.010755330944036532,
+    -0.0032395925295271534, 0.0015453060141013286, 0.0004186479710660508, -0.0003315365766901461, -1.71852541704069e-05,
+    7.223418829504806e-05, -1.7076638145079572e-05, -1.084298532996441e-05, 8.06710621122023e-06,
+    -5.776423611511427e-07, -1.835078540898153e-06, 1.0305699215291105e-06, 1.5720540066794157e-08,
+    -3.262460935296672e-07, 1.497143526022312e-07, 3.600084529207994e-08, -5.145629434357735e-08, 6.520434614401537e-09,
+    6.597367302900275e-09, -1.9111737286078935e-09,
+)
+
+
+def erfc(x: Any) -> Array:
+    """scipy.special.erfc, 1 - erf(x), without its cancellation.
+
+    For x > 0, exp(x²) erfc(x) is t times a polynomial in 2t - 1, where t = 2/(2 + x).  The square is split, as exp makes its
+    rounding large."""
+    x = numbers(as_array(x))
+    size = _abs(still(x))
+    size = where(size < 32, size, 32)  # beyond, and of what is no number: 0
+    t = 2 / (2 + size)
+    at, series = 2 * t - 1, as_array(0.0)
+    for c in reversed(_TAIL):
+        series = series * at + c
+    near = _floor(size * 16) / 16
+    tail = _exp(-near * near) * _exp((near - size) * (near + size)) * t * series
+    value = where(size < 0.5, 1 - _real("erf")(x), where(x < 0, 2 - tail, tail))
+    value = where(is_nan(x), x, value)
+    slope = -2 / math.sqrt(math.pi) * _exp(-x * x)
+    return computed(lambda v, a, s: Apply("with_derivative", (v, a, s)), value, x, slope, word="erfc")
+
+
+def _whole(x: Any) -> bool:
+    """Whether an array is known, and of whole numbers."""
+    node = as_array(x).operand().node
+    value = getattr(node, "value", None)
+    return value is not None and bool(np.all(np.asarray(value) == np.floor(value)))
+
+
+def _halves(x: Array) -> tuple[Array, Array]:
+    """A number as a sum of two, each of half the bits."""
+    scaled = x * (2.0**12 + 1 if current().single else 2.0**27 + 1)
+    high = scaled - (scaled - x)
+    return high, x - high
+
+
+def _rest(a: Array, b: Array) -> tuple[Array, Array]:
+    """For a >= 0 and b > 0 a multiple of b, as often as a quotient of floats says, and what `a` exceeds it by.
+
+    Exact: the product is a sum of two numbers (Dekker 1971), and what is left of a number by a rounded quotient is a number.
+    """
+    times = _floor(a / b)
+    product = times * b
+    (th, tl), (bh, bl) = _halves(times), _halves(b)
+    error = ((th * bh - product) + th * bl + tl * bh) + tl * bl
+    return times, (a - product) - error
 
 
 def remainder_to_zero(a: Any, b: Any) -> Array:
-    """numpy.fmod: with the sign of the first."""
-    a, b = as_array(a), as_array(b)
-    return a - truncated(a / b) * b
+    """numpy.fmod: with the sign of the first.  Exact, as in C, also where the quotient rounds up to a whole number."""
+    x, y = numbers(as_array(a)), numbers(as_array(b))
+    if _whole(y):  # the product is exact, and so is an index that is made this way
+        return x - truncated(x / y) * y
+    p, q = _abs(still(x)), _abs(still(y))
+    less = p < q
+    q = where(less, 1, q)
+    times, first = _rest(where(less, 0, p), q)
+    rest = first
+    for _ in range(2 if current().single else 1):  # a quotient of 63 bits, a float's at a time
+        _, again = _rest(_abs(rest), q)
+        rest = where(rest < 0, -again, again)
+    rest = where(less, p, where(rest < 0, rest + q, rest))
+    value = where(x < 0, -rest, rest)
+    count = where(less, 0, where(first < 0, times - 1, times))
+    slope = where(_xor(x < 0, y < 0), count, -count)
+    return computed(lambda v, *pairs: Apply("with_derivative", (v, *pairs)), value, x, as_array(1.0), y, slope, word="fmod")
+
+
+def _mod(a: Any, b: Any) -> Array:
+    """numpy.remainder: with the sign of the second."""
+    x, y = numbers(as_array(a)), numbers(as_array(b))
+    if _whole(y):
+        return x - _floor(x / y) * y
+    rest = remainder_to_zero(x, y)
+    return where(_and(_compare("!=")(rest, 0), _xor(rest < 0, y < 0)), rest + y, rest)
+
+
+def _floor_divide(a: Any, b: Any) -> Array:
+    """numpy.floor_divide: what is left of a remainder has a whole quotient, but for rounding."""
+    x, y = still(a), still(b)
+    if _whole(b):
+        return _floor(x / y)
+    rest = _mod(x, y)
+    off = _and(_compare("!=")(rest, 0), _not(is_finite(y)))
+    return where(off, where(_xor(x < 0, y < 0), -1, 0), rounded((x - where(off, 0, rest)) / y))
 
 
 UFUNCS: dict[str, Callable[..., Any]] = {
-    "add": _real("+"), "subtract": _real("-"), "multiply": _mul, "divide": _real("/"), "negative": _real("neg"),
+    "add": _of_truths(_real("+"), _or), "subtract": _real("-"), "multiply": _of_truths(_mul, _and),
+    "divide": _real("/"), "negative": _real("neg"),
     "positive": lambda x: numbers(as_array(x)), "power": _power, "float_power": _power,
     "square": lambda x: _power(x, 2), "reciprocal": lambda x: 1 / as_array(x),
-    "floor_divide": lambda a, b: _floor(as_array(a) / b), "remainder": _mod, "maximum": _real("max", "maximum"),
-    "minimum": _real("min", "minimum"), "fmax": _extreme_number("max"), "fmin": _extreme_number("min"),
+    "floor_divide": _floor_divide, "remainder": _mod,
+    "maximum": _of_truths(_real("max", "maximum"), _or), "minimum": _of_truths(_real("min", "minimum"), _and),
+    "fmax": _extreme_number("max"), "fmin": _extreme_number("min"),
     **{name: _real(f.name, name) for f in SPOKEN.values() for name in f.ufuncs},
     "absolute": _abs, "fabs": _abs, "floor": _floor, "ceil": lambda x: -_floor(-as_array(x)),
     "arctan": lambda x: _real("atan2", "arctan")(x, 1),
@@ -290,14 +398,14 @@ UFUNCS: dict[str, Callable[..., Any]] = {
     "exp2": lambda x: _exp(as_array(x) * math.log(2)), "log2": lambda x: _log(x) / math.log(2),
     "log10": lambda x: _log(x) / math.log(10), "expm1": _expm1, "logaddexp": _logaddexp,
     "sinh": lambda x: (_expm1(x) - _expm1(-as_array(x))) / 2, "cosh": lambda x: (_exp(x) + _exp(-as_array(x))) / 2,
-    "hypot": lambda a, b: _sqrt(_power(a, 2) + _power(b, 2)), "deg2rad": lambda x: as_array(x) * (math.pi / 180),
+    "hypot": _hypot, "erfc": erfc, "deg2rad": lambda x: as_array(x) * (math.pi / 180),
     "radians": lambda x: as_array(x) * (math.pi / 180), "cbrt": _cbrt,
     "less": _compare("<"), "less_equal": _compare("<="), "greater": _compare(">"), "greater_equal": _compare(">="),
     "equal": _compare("=="), "not_equal": _compare("!="), "logical_and": _and, "logical_or": _or,
     "logical_not": _not, "logical_xor": _xor, "bitwise_and": _bitwise(_and, "&"), "bitwise_or": _bitwise(_or, "|"),
     "bitwise_xor": _bitwise(_xor, "^"), "invert": _bitwise(_not, "~"), "heaviside": _step,
     "isnan": is_nan, "isfinite": is_finite, "isinf": _is_infinite, "rint": rounded, "trunc": truncated,
-    "fmod": remainder_to_zero, "divmod": lambda a, b: (_floor(as_array(a) / b), _mod(a, b)),
+    "fmod": remainder_to_zero, "divmod": lambda a, b: (_floor_divide(a, b), _mod(a, b)),
     "modf": lambda x: (as_array(x) - truncated(x), truncated(x)), "arccosh": _arccosh, "arctanh": _arctanh,
     "logaddexp2": lambda a, b: _logaddexp(as_array(a) * math.log(2), as_array(b) * math.log(2)) / math.log(2),
     "degrees": lambda x: as_array(x) * (180 / math.pi), "rad2deg": lambda x: as_array(x) * (180 / math.pi),

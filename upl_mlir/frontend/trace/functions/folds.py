@@ -63,11 +63,13 @@ fold_prod = _fold(Gather.PRODUCT, "prod")
 
 
 def _all(a: Any, axis: Any = None, **rest: Any) -> Array:
-    return fold_min(numbers(truths(as_array(a))), axis, **rest) > 0
+    x = numbers(truths(as_array(a)))
+    return (fold_min if x.size else fold_prod)(x, axis, **rest) > 0  # of no elements the extrema do not exist
 
 
 def _any(a: Any, axis: Any = None, **rest: Any) -> Array:
-    return fold_max(numbers(truths(as_array(a))), axis, **rest) > 0
+    x = numbers(truths(as_array(a)))
+    return (fold_max if x.size else fold_sum)(x, axis, **rest) > 0
 
 
 def _mean(a: Any, axis: Any = None, **rest: Any) -> Array:

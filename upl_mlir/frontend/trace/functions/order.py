@@ -109,9 +109,9 @@ def _lexsort(keys: Any, axis: int = -1) -> Array:
     return moveaxis(permuted(places(moved[0].shape[-1]), ranks(moved)), -1, axis)
 
 
-def along_or_none(x: Array, at: Array) -> Array:
-    """The same; what is out of bounds gives no number (NaN), as in JAX."""
-    return where(_and(at >= 0, at < x.shape[-1]), along(x, at), math.nan)
+def along_or_none(x: Array, at: Array, none: float = math.nan) -> Array:
+    """The same; what is out of bounds gives no number (NaN), as in JAX, or another value."""
+    return where(_and(at >= 0, at < x.shape[-1]), along(x, at), none)
 
 
 def _take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Array:
