@@ -97,3 +97,11 @@ def test_compiled_constants_are_those_of_the_library():
     p = upl.load(f"program p\ninput X {{ -> A }}\n{outputs}\nnode A {{\n  in x\n{arrows}\n}}\n")
     one, other = (upl.compile(p, e)(X=1.0) for e in ("interp", "token"))
     assert one == other
+
+
+def test_truth_values_as_factors():
+    """GCC 12 crashed on the product of a comparison and a whole number that becomes a real."""
+    text = "program p\nparam n >= 1\ninput X<i> in 0<=i<n { -> A.x }\noutput R<i>\nnode A<i> { in x; b = x > 2; b*3 -> R }\n"
+    g = upl.vjp(upl.load(text), of="R", wrt=["X"])
+    out = upl.compile(g, "token")(X=[1.0, 2.5, 5.0], d_R=[1.0, 1.0, 1.0])
+    assert (out["R"].tolist(), out["d_X"].tolist()) == ([0, 3, 3], [0, 0, 0])

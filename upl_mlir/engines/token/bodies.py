@@ -21,7 +21,7 @@ _TEXTS: dict[type[Operation], str] = {
     math.FmaOp: "fma({0}, {1}, {2})", math.PowFOp: "pow({0}, {1})", math.FPowIOp: "pow({0}, real({1}))",
     math.Exp2Op: "pow(2.0, {0})", math.SqrtOp: "__builtin_sqrt({0})",
     arith.AddiOp: "add({0}, {1})", arith.SubiOp: "sub({0}, {1})", arith.MuliOp: "mul({0}, {1})",
-    math.AbsIOp: "int_abs({0})", arith.SIToFPOp: "real({0})", arith.UIToFPOp: "real({0})", arith.ExtUIOp: "(i64){0}",
+    math.AbsIOp: "int_abs({0})", arith.SIToFPOp: "real({0})", arith.UIToFPOp: "real({0})", arith.ExtUIOp: "truth({0})",
     arith.SelectOp: "{0} ? {1} : {2}",
 }  # fmt: skip
 """Where the text differs from the interpreter's; all other texts are C++ as they stand (`runtime.h` has the functions)."""

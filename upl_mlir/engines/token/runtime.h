@@ -122,6 +122,8 @@ template <> inline bool get<bool>(u64 u) { return u != 0; }
 // ---- integers: 64 bits, overflow is an error -------------------------------------------------------------------------
 static inline i64 add(i64 a, i64 b) { i64 r; if (UNLIKELY(__builtin_add_overflow(a, b, &r))) trap(); return r; }
 static inline i64 sub(i64 a, i64 b) { i64 r; if (UNLIKELY(__builtin_sub_overflow(a, b, &r))) trap(); return r; }
+// A truth value as a number, of which GCC 12 must not know where it comes from: it crashes on (double)(3 * (x > 2)).
+static inline i64 truth(bool b) { i64 r = b; __asm__("" : "+r"(r)); return r; }
 static inline i64 mul(i64 a, i64 b) { i64 r; if (UNLIKELY(__builtin_mul_overflow(a, b, &r))) trap(); return r; }
 static inline i64 divide_to_zero(i64 a, i64 b) {
     if (UNLIKELY(b == 0 || (a == INT64_MIN && b == -1))) trap();
