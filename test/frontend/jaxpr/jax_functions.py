@@ -179,6 +179,13 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     ),
     "filled, whole numbers": (lambda x: jnp.take(x, jnp.array([0, 5]), mode="fill"), (np.array([1, 2, 3]),)),
     "xlogy at 0": (jax.scipy.special.xlogy, (np.array([0.0, 0.5]), np.array([2.0, 3.0]))),
+    "xlogy in vmap": (jax.vmap(jax.scipy.special.xlogy), (np.array([[0.0, 0.5]]), np.array([[2.0, 3.0]]))),
+    "xlogy, broadcast": (lambda x, y: jax.scipy.special.xlogy(x[:, None], y), (np.array([0.0, 0.5]), np.array([2.0, 3.0]))),
+    "xlogy, by a number": (jax.scipy.special.xlogy, (np.array([0.0, 0.5]), np.array(2.0))),
+    "xlogy in a loop": (
+        lambda x, y: lax.map(lambda a: jax.scipy.special.xlogy(*a), (x, y)), (np.array([0.0, 0.5]), _n(2) ** 2),
+    ),
+    "softmax in vmap": (jax.vmap(jax.nn.softmax), (_n(2, 3),)),
     "xlog1py at 0": (jax.scipy.special.xlog1py, (np.array([0.0, 0.5]), np.array([2.0, 3.0]))),
     "log_ndtr, far below": (jax.scipy.special.log_ndtr, (np.array([0.3, -9.0, 7.0, -19.0]),)),
     "relu6 at its ends": (jax.nn.relu6, (np.array([0.0, 6.0, 1.0]),)),

@@ -242,6 +242,8 @@ def test_remainders_are_exact(dtype: Any) -> None:
 
 
 def test_lengths_whose_squares_do_not_fit() -> None:
+    near_0 = upl.hessian(upl.function(lambda x: np.sum(np.hypot(x, 2.0))))(np.zeros(1))
+    np.testing.assert_allclose(near_0, [[0.5]])
     as_numpy(np.hypot, [3, 1e200, 1e-200, np.inf, 0, 0], [4, 1e200, 0, np.nan, 0, -2])
 
 

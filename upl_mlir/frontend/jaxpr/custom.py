@@ -67,24 +67,40 @@ def custom(eqn: Any, *args: Any) -> list[Any]:
 
 
 def _of_elements(eqn: Any, inner: Any) -> bool:
-    """Whether an element of the one result depends on the operands' elements at its place alone."""
-    shape = eqn.outvars[0].aval.shape
-    one = len(eqn.outvars) == 1 and all(v.aval.shape in (shape, ()) for v in eqn.invars)
-    return one and (not shape or _in_place(inner.jaxpr, shape))
+    """Whether an element of the one result depends on those elements of the operands alone that stand beside it, as numpy
+    broadcasts them."""
+    return len(eqn.outvars) == 1 and _in_place(inner.jaxpr, eqn.outvars[0].aval.shape)
 
 
-def _in_place(jaxpr: Any, shape: Any) -> bool:
-    """Whether no equation takes an element from another place than its own."""
+def _in_place(jaxpr: Any, whole: Any) -> bool:
+    """Whether no equation takes an element from another place than its own.  In an array of one number there is no other."""
+    if not whole and all(not v.aval.shape for v in jaxpr.invars):
+        return True
     for eqn in jaxpr.eqns:
+        shapes, name = [v.aval.shape for v in (*eqn.invars, *eqn.outvars)], eqn.primitive.name
         inside = [getattr(p, "jaxpr", p) for p in eqn.params.values() if hasattr(p, "eqns") or hasattr(p, "jaxpr")]
-        spread = eqn.primitive.name == "broadcast_in_dim" and not eqn.invars[0].aval.shape
-        if any(v.aval.shape not in (shape, ()) for v in (*eqn.invars, *eqn.outvars)):
+        if name == "broadcast_in_dim":
+            placed = enumerate(zip(eqn.params["broadcast_dimensions"], shapes[0], strict=True))
+            kept = all(n == 1 or len(shapes[-1]) - d == len(shapes[0]) - k for k, (d, n) in placed)
+        elif name in ("reshape", "squeeze", "expand_dims"):
+            kept = _without_ones(shapes[0]) == _without_ones(shapes[-1])
+        else:
+            kept = name in ELEMENTS or (name in CALLS and bool(inside))
+        if not (kept and all(_fits(n, whole) for n in shapes) and all(_in_place(j, whole) for j in inside)):
             return False
-        if not (eqn.primitive.name in ELEMENTS or spread or (eqn.primitive.name in CALLS and inside)):
-            return False
-        if not all(_in_place(j, shape) for j in inside):
-            return False
-    return True
+    return all(_fits(v.aval.shape, whole) for v in jaxpr.invars)
+
+
+def _fits(shape: Any, whole: Any) -> bool:
+    """Whether a shape broadcasts to another one."""
+    pairs = zip(reversed(shape), reversed(whole), strict=False)
+    return len(shape) <= len(whole) and all(n in (1, m) for n, m in pairs)
+
+
+def _without_ones(shape: Any) -> Any:
+    """A shape from its first extent on that is not 1."""
+    first = next((k for k, n in enumerate(shape) if n != 1), len(shape))
+    return tuple(shape[first:])
 
 
 def _by_rule(eqn: Any, inner: Any, args: Any) -> Array:

@@ -281,8 +281,8 @@ def _extreme_number(op: str) -> Callable[..., Array]:
 
 def _hypot(a: Any, b: Any) -> Array:
     """By the greater one, whose square may overflow; that of an infinite one and no number is infinite, as in C."""
-    a, b = _abs(a), _abs(b)
-    high = _real("max")(still(a), still(b))
+    a, b = numbers(as_array(a)), numbers(as_array(b))
+    high = _real("max")(_abs(still(a)), _abs(still(b)))
     scale = where(_and(high > 0, is_finite(high)), high, 1)
     length = scale * _sqrt(_power(a / scale, 2) + _power(b / scale, 2))
     return where(_or(_is_infinite(a), _is_infinite(b)), math.inf, length)
