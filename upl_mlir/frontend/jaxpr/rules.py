@@ -153,6 +153,8 @@ def _clamp(eqn: Any, low: Any, x: Any, high: Any) -> Array:
     """Between two bounds.  At a bound nothing has a derivative, as in JAX."""
     a, lo, hi = numbers(traced(x)), numbers(traced(low)), numbers(traced(high))
     clamped = UFUNCS["minimum"](UFUNCS["maximum"](a, lo), hi)
+    if np.dtype(eqn.outvars[0].aval.dtype).kind != "f":
+        return clamped  # an index, maybe
     inside, below = _both(lo < a, a < hi), _both(a < lo, lo < hi)
     return where(inside, a, where(below, lo, where(hi < a, hi, elements.still(clamped))))
 
