@@ -296,6 +296,7 @@ _TAIL = (
     -3.262460935296672e-07, 1.497143526022312e-07, 3.600084529207994e-08, -5.145629434357735e-08, 6.520434614401537e-09,
     6.597367302900275e-09, -1.9111737286078935e-09,
 )
+"""Coefficients of the polynomial in `erfc`, fitted: from 0.5 to 26 it is within 1.2e-15 of erfc, relative to it."""
 
 
 def erfc(x: Any) -> Array:
