@@ -54,21 +54,31 @@ def settled_quotients(lin: Linear, case: Cons) -> Cons:
 
         25*c <= r <= 25*c + 24,  r == 5*i + j + 25*(r floordiv 25)    ->    25*c <= r <= 25*c + 24,  r == 5*i + j + 25*c
     """
-    found: dict[Div, IndexExpr] = {}
     for a in dict.fromkeys(a for c in case for a in c.e.atoms()):
         d = a.den.constant if isinstance(a, Div) and a.kind in (DivKind.FLOORDIV, DivKind.MOD) else None
         if not isinstance(a, Div) or d is None or d < 2:
             continue
-        for c in case:
+        free = tuple(c for c in case if a not in c.e.atoms())  # these stay, so they may settle it
+        for c in free:
             low = a.num - c.e  # at most the number that is divided
-            if a in low.atoms() or any(k % d for _, k in low.terms) or not lin.implies(case, Con(low + (d - 1) - a.num)):
+            if a in low.atoms() or any(k % d for _, k in low.terms) or not lin.implies(free, Con(low + (d - 1) - a.num)):
                 continue
             q = divide(DivKind.FLOORDIV, low, IndexExpr.of(d))
-            found[a] = q if a.kind is DivKind.FLOORDIV else a.num - q * d
+            case = _replaced(lin, case, a, q if a.kind is DivKind.FLOORDIV else a.num - q * d)
             break
-    if not found:
-        return case
-    return lin.tidy(Con(lin.plain(c.e.rewrite(lambda a: found.get(a) if isinstance(a, Div) else None)), c.eq) for c in case)
+    return case
+
+
+def _replaced(lin: Linear, case: Cons, a: Div, value: IndexExpr) -> Cons:
+    """Constraints with another value for a quotient or a remainder."""
+    return lin.tidy(Con(lin.plain(c.e.rewrite(lambda x: value if x == a else None)), c.eq) for c in case)
+
+
+def without(lin: Linear, cons: Cons, names: Collection[str]) -> Cons:
+    """What constraints say where some names are left out: those that do not ask for them, and that they have values."""
+    kept, mine = [c for c in cons if not c.e.names & {*names}], tuple(c for c in cons if c.e.names & {*names})
+    kept += [c for c in (lin.project(mine, names) if mine else ()) if not lin.implies(kept, c)]
+    return tuple(kept)
 
 
 def common(lin: Linear, cases: Sequence[Cons], at: Cons) -> Cons:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from upl_mlir.dialects.upl import Gather
+from upl_mlir.passes.loops.iterators import without
 from upl_mlir.passes.loops.matches import settled, taken
 from upl_mlir.passes.loops.system import Equation, System
 from upl_mlir.passes.loops.terms import Fold, Get, Part, Term, inner_first, made_of, names_in, rewritten
@@ -33,7 +34,7 @@ def take_invariant_fields(system: System) -> bool:
     """Change the system; whether there was such a field."""
     some = False
     while True:
-        gone = {n: f for n, eq in system.equations.items() if not eq.output and (f := _invariant(eq))}
+        gone = {n: f for n, eq in system.equations.items() if not eq.output and (f := _invariant(system.lin, eq))}
         if not gone:
             return some
         some = True
@@ -47,8 +48,8 @@ def take_invariant_fields(system: System) -> bool:
             eq.pieces = [(cons, rewritten(term, memo, read)) for cons, term in eq.pieces]
             if name in gone:
                 eq.fields = tuple(f for f in eq.fields if f not in gone[name])
-                eq.domain = tuple(_without(cons, gone[name]) for cons in eq.domain)
-                eq.pieces = [(_without(cons, gone[name]), term) for cons, term in eq.pieces]
+                eq.domain = tuple(without(system.lin, cons, gone[name]) for cons in eq.domain)
+                eq.pieces = [(without(system.lin, cons, gone[name]), term) for cons, term in eq.pieces]
 
 
 def drop_idle_iterators(system: System) -> bool:
@@ -106,11 +107,7 @@ def _busy(lin: Linear, p: Part, at: Cons) -> Part:
     return p
 
 
-def _without(cons: Cons, names: frozenset[str]) -> Cons:
-    return tuple(c for c in cons if not c.e.names & names)
-
-
-def _invariant(eq: Equation) -> frozenset[str]:
+def _invariant(lin: Linear, eq: Equation) -> frozenset[str]:
     """The fields of an array that only their own bounds ask for, the same in all pieces."""
     used = {n for _, term in eq.pieces for n in names_in(term)}
     cases = [*eq.domain, *(cons for cons, _ in eq.pieces)]
@@ -119,4 +116,5 @@ def _invariant(eq: Equation) -> frozenset[str]:
         if len(mine) > 1 or c.eq:
             used |= mine
     bounds = {f: [{c for c in cons if f in c.e.names} for cons in cases] for f in eq.fields}
-    return frozenset(f for f in eq.fields if f not in used and all(b == bounds[f][0] for b in bounds[f]))
+    same = (f for f in eq.fields if f not in used and all(b == bounds[f][0] for b in bounds[f]))
+    return frozenset(f for f in same if all(lin.exact_limits(cons, f, ()) is not None for cons in cases))

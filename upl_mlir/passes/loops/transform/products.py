@@ -21,6 +21,7 @@ from xdsl.dialects import arith
 from upl_mlir.dialects.upl import Gather
 from upl_mlir.passes.loops import terms
 from upl_mlir.passes.loops.graph import FUNCTION, op_cost
+from upl_mlir.passes.loops.iterators import without
 from upl_mlir.passes.loops.matches import added_to
 from upl_mlir.passes.loops.system import Equation, System
 from upl_mlir.passes.loops.terms import Term, arguments, inner_first, names_in, rewritten
@@ -152,7 +153,7 @@ class Splitter:
         gone = set(names) - used
         if any(c.e.names & gone and c.e.names & used for c in cons):
             return None
-        domain = tuple(c for c in cons if not c.e.names & gone)
+        domain = without(self.system.lin, tuple(cons), gone)
         self._count += 1
         name = f"{self._eq.name}.part{self._count}"
         new = Equation(name, t.kind, fields, (domain,))

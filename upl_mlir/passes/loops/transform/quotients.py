@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from upl_mlir.passes.build import unused
 from upl_mlir.passes.loops.system import Equation, System
 from upl_mlir.passes.loops.terms import Fold, Get, Part, Term, inner_first, made_of, names_in, rewritten
 from upl_mlir.passes.loops.transform.products import factors, is_sum_of_products
@@ -32,9 +33,10 @@ def split_quotients(system: System) -> bool:
     for eq in list(system.equations.values()):
         for n, (cons, term) in enumerate(eq.pieces):
             memo: dict[Term, Term] = {}
+            taken = _names(system, eq)
             for t in inner_first(term, made_of):
                 if isinstance(t, Fold) and is_sum_of_products(t):
-                    parts = tuple(_divided(system.lin, p) for p in t.parts)
+                    parts = tuple(_divided(system.lin, p, taken) for p in t.parts)
                     if any(p is not q for p, q in zip(parts, t.parts, strict=True)):
                         memo[t] = replace(t, parts=parts)
             if memo:
@@ -44,12 +46,19 @@ def split_quotients(system: System) -> bool:
     return some
 
 
-def _divided(lin: Linear, p: Part) -> Part:
-    """A part with its iterators divided where they are read so."""
+def _names(system: System, eq: Equation) -> set[str]:
+    """The names that mean something in an equation."""
+    ctx = system.lin.ctx
+    folds = [t for _, term in eq.pieces for t in inner_first(term, made_of) if isinstance(t, Fold)]
+    return {*eq.fields, *ctx.params, *ctx.constants, *(d for t in folds for p in t.parts for d in p.dims)}
+
+
+def _divided(lin: Linear, p: Part, taken: set[str]) -> Part:
+    """A part with its iterators divided where they are read so; the names that are `taken` are not theirs."""
     for d in p.dims:
         found = _extents(lin, d, p.body, p.cons) if not p.guards else None
         if found is not None:
-            names, sizes = (f"{d}_q", f"{d}_r"), found
+            names, sizes = _two(d, taken), found
             at = p.dims.index(d)
             others = tuple(c for c in p.cons if d not in c.e.names)
             inside = _bounds(names, sizes)
@@ -71,10 +80,10 @@ def _beside(system: System, eq: Equation) -> bool:
         found = [_extents(system.lin, f, body, cons) for body in bodies]
         if found[0] is None or any(x != found[0] for x in found) or any(f in c.e.names for p in term.parts for c in p.cons):
             continue
-        names, sizes = (f"{f}_q", f"{f}_r"), found[0]
+        names, sizes = _two(f, _names(system, eq)), found[0]
         at = eq.fields.index(f)
         name = f"{eq.name}{DIVIDED}"
-        if name in system.equations or set(names) & set(eq.fields):
+        if name in system.equations:
             return False
         domain = (*(c for c in cons if f not in c.e.names), *_bounds(names, sizes))
         parts = tuple(replace(p, body=_read(p.body, f, names, sizes)) for p in term.parts)
@@ -89,15 +98,20 @@ def _beside(system: System, eq: Equation) -> bool:
     return False
 
 
+def _two(name: str, taken: set[str]) -> tuple[str, str]:
+    """Names for the quotient and the remainder of a name."""
+    return unused(f"{name}_q", taken), unused(f"{name}_r", taken)
+
+
 def _extents(lin: Linear, d: str, body: Term, cons: Cons) -> tuple[int, int] | None:
     """How many quotients and remainders a name has, if products read it by these and it runs from 0 to a known end."""
     found = factors(body)
     if found is None or not all(isinstance(x, Get) for x in found) or d not in names_in(body):
         return None
-    mine = [c for c in cons if d in c.e.names]
-    if any(c.e.names != frozenset((d,)) or c.eq for c in mine):
-        return None
-    lo, hi = lin.bounds(tuple(mine), IndexExpr.of(d))
+    mine = tuple(c for c in cons if d in c.e.names)
+    if any(c.e.names != frozenset((d,)) or c.eq for c in mine) or lin.exact_limits(mine, d, ()) is None:
+        return None  # more is asked of it than to lie between two numbers
+    lo, hi = lin.bounds(mine, IndexExpr.of(d))
     if lo != 0 or hi is None:
         return None
     sizes = {

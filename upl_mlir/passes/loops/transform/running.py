@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 
 from upl_mlir.dialects.upl import Gather
 from upl_mlir.passes.analysis.components import components
+from upl_mlir.passes.loops.iterators import without
 from upl_mlir.passes.loops.system import Equation, System
 from upl_mlir.passes.loops.terms import (
     Fold,
@@ -227,7 +228,7 @@ def run_along(system: System, run: Run, fold: Fold, p: Part, names: Sequence[str
     gone = set(names) - set(fields)
     if any(c.e.names & gone and c.e.names & set(fields) for c in (*cons, *guard)):
         return None
-    where = (*(c for c in cons if not c.e.names & gone), *guard)
+    where = (*without(lin, cons, gone), *guard)
     at = {f: IndexExpr.of(f) for f in fields}
 
     def get(index: IndexExpr) -> Get:

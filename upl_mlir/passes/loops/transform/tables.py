@@ -67,11 +67,13 @@ class _Found:
 
 @dataclass(eq=False)
 class _Wanted:
-    """A table: its term over the variable, the ends of the sums, and the terms that are its elements, with their sums."""
+    """A table: its term over the variable, the ends of the sums, what is given of parameters, and the terms that are its
+    elements, with their sums."""
 
     term: Term
     low: int
     high: int
+    given: Cons
     equation: Equation
     uses: list[tuple[Term, IndexExpr]] = field(default_factory=list[tuple[Term, IndexExpr]])
 
@@ -97,7 +99,7 @@ class Tables:
             name = t.equation.name
             count[name] = count.get(name, 0) + 1
             u = IndexExpr.of(self.variable)
-            domain = (Con(u - t.low), Con(IndexExpr.of(t.high) - u))
+            domain = (*t.given, Con(u - t.low), Con(IndexExpr.of(t.high) - u))
             new = Equation(f"{name}:table{count[name]}", t.term.kind, (self.variable,), (domain,))
             new.pieces = [(domain, t.term)]
             self.system.equations[new.name] = new
@@ -210,16 +212,26 @@ class Tables:
             return False
         if prod(b - a + 1 for a, b in widths if a is not None and b is not None) < FEWER * (high - low + 1):
             return False
+        given = tuple(c for c in self.lin.project(cons, eq.fields) if not self.lin.implies((), c))
+        if not all(self._exists(g, given) for g in inner_first(t, arguments) if isinstance(g, Get)):
+            return False
         own = self._over(t, known, way, e)
         for table in self.tables:
-            if alike(table.term, own):
+            if alike(table.term, own) and table.given == given:
                 table.low, table.high = min(table.low, low), max(table.high, high)
                 break
         else:
-            table = _Wanted(own, low, high, eq)
+            table = _Wanted(own, low, high, given, eq)
             self.tables.append(table)
         table.uses.append((t, e))
         return True
+
+    def _exists(self, g: Get, given: Cons) -> bool:
+        """Whether an element exists wherever the table does."""
+        own = self.system.equations.get(g.array)
+        fields, cases = (own.fields, own.domain) if own is not None else self.system.hosts[g.array][1:]
+        at = dict(zip(fields, g.index, strict=True))
+        return any(all(self.lin.implies(given, c.substitute(at)) for c in case) for case in cases)
 
     def _over(self, whole: Term, known: dict[Term, _Found], way: Direction, sum_: IndexExpr) -> Term:
         """A term over the variable in place of the sum."""

@@ -53,7 +53,7 @@ def drop_unread(system: System) -> bool:
 def _may_go(term: Term) -> bool:
     """Whether a term is worth being left out, and no error of the program is lost with it: whole numbers overflow."""
     parts = inner_first(term, made_of)
-    fails = any(isinstance(t, Entry) or (isinstance(t, Apply) and t.kind is Kind.INT) for t in parts)
+    fails = any(isinstance(t, Entry) or (isinstance(t, Apply | Fold) and t.kind is Kind.INT) for t in parts)
     return not fails and any(isinstance(t, Fold) for t in parts)
 
 

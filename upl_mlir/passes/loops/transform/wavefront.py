@@ -30,6 +30,8 @@ SLOPES = (1, 2)
 """Rows by which a tile is shifted for each step, as tried in turn: stencils that reach farther are not tiled."""
 CACHE_LINE = 64
 """Bytes."""
+_MORE = IndexExpr.of("how many more")
+"""How many elements have had a place between two of them, or more."""
 
 
 @dataclass(eq=False)
@@ -135,7 +137,7 @@ class _Tiler:
         self.reads = [e for e in deps if e.reader in self.found]
         self.deps = [e for e in self.reads if e.writer in self.found]
         self.places: dict[Statement, _Place] = {}
-        self._after: dict[Statement, list[tuple[Statement, str, int]]] = {}
+        self._after: dict[Statement, list[tuple[Statement, str, IndexExpr]]] = {}
         self._rows = {loops[1].var for _, loops in self.found.values() if len(loops) > 1}
 
     def tiled(self) -> Tree | None:
@@ -302,23 +304,30 @@ class _Tiler:
 
     @cached_property
     def _reuses(self) -> list[tuple[_Place, _Place, Cons, dict[str, IndexExpr]]]:
-        """Where an element's place is given to another one after a read: places of writer and reader, constraints over the
-        reader's names, and the new element's index.  The old element may have been made before the loop."""
+        """Where an element's place is given to another one after a read, or after the element itself was written: places of
+        writer and reader, constraints over the reader's names, and the new element's index.  The old element may have been
+        made before the loop."""
         again = set(self.blocks.again)
-        return [found for e in self.reads if e.writer.array not in again for found in self._overwritten(e)]
+        written = [Edge(s, s, {f: IndexExpr.of(f) for f in s.fields}, s.cons) for s in self.found]
+        edges = [e for e in (*self.reads, *written) if e.writer.array not in again]
+        return [found for e in edges for found in self._overwritten(e)]
 
     def _overwritten(self, e: Edge) -> Iterator[tuple[_Place, _Place, Cons, dict[str, IndexExpr]]]:
         for other, field, step in self._successors(e.writer):
             later = e.index | {field: e.index[field] + step}
-            cons = self.lin.tidy((*e.cons, *(Con(self.lin.plain(c.e.substitute(later)), c.eq) for c in other.cons)))
+            also = (Con(_MORE), *(Con(self.lin.plain(c.e.substitute(later)), c.eq) for c in other.cons))
+            cons = self.lin.tidy((*e.cons, *also))
             if self.lin.feasible(cons):
                 yield self.places[other], self.places[e.reader], cons, later
 
-    def _successors(self, w: Statement) -> list[tuple[Statement, str, int]]:
-        """Which statements put new elements in the places of a statement's: by how much of which field they are ahead."""
+    def _successors(self, w: Statement) -> list[tuple[Statement, str, IndexExpr]]:
+        """Which statements put new elements in the places of a statement's: by how much of which field they are ahead.
+
+        These are all later ones: one that has elements in every second step has none in the next.
+        """
         if w in self._after:
             return self._after[w]
-        out = self._after[w] = list[tuple[Statement, str, int]]()
+        out = self._after[w] = list[tuple[Statement, str, IndexExpr]]()
         array = self.arrays.get(w.array)
         for other, (leaf, _) in self.found.items() if array is not None else ():
             if other.array != w.array or array is None:
@@ -329,9 +338,9 @@ class _Tiler:
             window = 1 if axis is None else axis.modulus
             if window is None:
                 continue
-            step = (_step(leaf.env[field], var) or 0) * window
+            step = (_MORE + 1) * ((_step(leaf.env[field], var) or 0) * window)
             later = {field: IndexExpr.of(field) + step}
-            cons = (*w.cons, *(Con(self.lin.plain(c.e.substitute(later)), c.eq) for c in other.cons))
+            cons = (*w.cons, Con(_MORE), *(Con(self.lin.plain(c.e.substitute(later)), c.eq) for c in other.cons))
             if self.lin.feasible(self.lin.tidy(cons)):
                 out.append((other, field, step))
         return out
