@@ -205,7 +205,8 @@ def svd(a: Array) -> tuple[Array, Array, Array]:
     done = _equal(_LOOSE + _over(fold_max, leaning), _LOOSE)
     rank = ranks([squares], descending=True)
     s = permuted(where(spread(done), _sqrt(squares), math.nan), rank)
-    left, right = permuted(turned(work), beside(rank)) / beside(s), turned(permuted(turned(vectors), beside(rank)))
+    length = where(_equal(still(s), 0), math.nan, s)  # squares of what is left of a column may be 0, though it is not
+    left, right = permuted(turned(work), beside(rank)) / beside(length), turned(permuted(turned(vectors), beside(rank)))
     same = _alike(s * s, unit) if n > 1 else _equal(0, 1)
     left, right = (_no_derivative(where(spread(done, 2), v, math.nan), a, same, 0.5) for v in (left, right))
     return left, _no_derivative(s, a, same, 1.5) * spread(scale), right
