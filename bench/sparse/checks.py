@@ -12,14 +12,11 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 
-from bench.sparse.measure import Row
+from bench.sparse.measure import Row, least
 
 TURNS = 4
-ROUND_S = 1.0
-"""Seconds for which each row is called again and again in a turn."""
 
 
 def without_checks() -> None:
@@ -47,12 +44,7 @@ def times(parts: list[str]) -> dict[str, float]:
     found: dict[str, float] = {}
     for row in rows(parts):
         row.ours()
-        best, end = float("inf"), time.perf_counter() + ROUND_S
-        while time.perf_counter() < end:
-            start = time.perf_counter()
-            row.ours()
-            best = min(best, time.perf_counter() - start)
-        found[row.name] = 1e3 * best
+        found |= least({row.name: row.ours})
     return found
 
 
