@@ -212,10 +212,10 @@ class InvariantFieldsPass(LoopPass):
         some |= simplify_truths(p.system)
         some |= ask_no_empty_gathers(p.system, signed=p.ordered)
         some |= simplify_truths(p.system, counts=True)
-        some |= gather_as_made(p.system)
         some |= part_searches(p.system)
         while drop_idle_iterators(p.system) or take_invariant_fields(p.system):
             some = True
+        some |= gather_as_made(p.system)
         return make_in_place(p.system) or some
 
 

@@ -66,7 +66,16 @@ def _instead(eq: Equation, part: Part) -> Term | None:
     at = {f: IndexExpr.of(n) for f, n in zip(eq.fields, names, strict=True)}
     if {c.substitute(at) for c in cons} != set(part.cons):
         return None
-    return under(term, at)
+    return under(_summand(term), at)
+
+
+def _summand(t: Term) -> Term:
+    """The one value that a gather has, if it has just one."""
+    if isinstance(t, Fold) and t.gather is Gather.OR and len(t.parts) == 1:
+        (p,) = t.parts
+        if not (p.dims or p.cons or p.guards):
+            return _summand(p.body)
+    return t
 
 
 def _flat(t: Term) -> Term:
