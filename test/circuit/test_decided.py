@@ -62,6 +62,28 @@ def test_a_type_of_fixed_point(name: str) -> None:
     same_as_the_interpreter(name, 2, 1, "q8.24")
 
 
+SOME_PLACES = {
+    "triangle": "0<=i<n && 0<=k<=i",
+    "piecewise": "0<=i<n && ((i==0 && 0<=k<2) || (i>0 && i<=k<=n))",
+}
+
+
+@pytest.mark.parametrize("places", SOME_PLACES.values(), ids=SOME_PLACES)
+def test_places_without_an_element_miss_no_token(places: str) -> None:
+    """The array of an output is a box, of which its domain is a part: data decide which arrow serves an element."""
+    p = upl.load(f"""program parts
+    param n >= 2
+    input A<i,k> in {places} {{ -> S.a }}
+    output O<i,k>
+    node S<i,k> {{ in a; if a > 0: a -> O; if !(a > 0): a*2 -> O }}
+    """)
+    a = np.where(np.arange(12).reshape(3, 4) % 2, 1.0, -1.5).astype(np.float32)
+    given = {"A": a[:, :3] if "<=k<=i" in places else a}
+    right = upl.compile(p, engine="interp", real="f32")(**given, n=3)
+    found = upl.compile(p, engine="circuit")(**given, n=3)
+    assert np.asarray(found["O"]).tobytes() == np.asarray(right["O"], np.float32).tobytes()
+
+
 WRONG: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "an index": ("routing", {"A": [1.0, 2.0], "K": [0, 2]}, "UPL1601", "a token of S -> T.x goes to an index"),
     "a token twice": ("routing", {"A": [1.0, 2.0], "K": [1, 1]}, "UPL1601", "tokens are left over in `T`"),

@@ -120,7 +120,7 @@ class CircuitEngine:
     def results(self, made: Mapping[str, Array]) -> dict[str, Array]:
         """The arrays of the program's outputs, of those of the circuit's.  Raises UplError UPL1601 to UPL1603 if what data
         decided left tokens over, or outputs without one."""
-        found = self._outputs.whole(made)
+        found = self._outputs.whole(made, {n: c.right for n, c in self.checks.items()})
         if self.checks:
             lower = {(h.whole or h).name: self._outputs.box(h.whole or h).lower for h in self._outputs.hosts.values()}
             judge(self.checks, {n: found.pop(n) for n in self.checks}, lower)

@@ -41,13 +41,13 @@ class Ports:
         """The arrays of the circuit's ports, of those of the program's."""
         return {n: arrays[name][at] for n, (name, at, _) in self._parts.items()}
 
-    def whole(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
-        """The arrays of the program's ports, of those of the circuit's; 0 where there is no element."""
+    def whole(self, arrays: Mapping[str, Array], elsewhere: Mapping[str, int] | None = None) -> dict[str, Array]:
+        """The arrays of the program's ports, of those of the circuit's; `elsewhere`, or 0, where there is no element."""
         out: dict[str, Array] = {}
         for n, (name, at, shape) in self._parts.items():
             if name not in out:
-                out[name] = np.zeros(shape, arrays[n].dtype)
-            out[name][at] = np.where(self._there[n], arrays[n], arrays[n].dtype.type(0))
+                out[name] = np.full(shape, (elsewhere or {}).get(name, 0), arrays[n].dtype)
+            out[name][at] = np.where(self._there[n], arrays[n], out[name][at])
         return out
 
     @cached_property

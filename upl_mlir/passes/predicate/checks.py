@@ -29,6 +29,11 @@ class Check:
     about: str
     span: Span | None
 
+    @property
+    def right(self) -> int:
+        """What its elements are in a run without an error."""
+        return 0 if self.kind == "fault" else 1
+
 
 def mark(op: OutputOp, kind: str, about: str) -> None:
     """Note at an output that a run is judged by it."""
@@ -47,15 +52,16 @@ def checks(program: ProgramOp) -> dict[str, Check]:
 
 def judge(found: Mapping[str, Check], arrays: Mapping[str, NDArray[Any]], lower: Mapping[str, tuple[int, ...]]) -> None:
     """Raise UplError if a run was not one without an error: UPL1601 for tokens that are left over, UPL1602 for an element of
-    an output that gets two, UPL1603 for one that gets none.  `lower` is the first index of each array."""
+    an output that gets two, UPL1603 for one that gets none.  `lower` is the first index of each array; places without an
+    element have what is right."""
     out: list[Diagnostic] = []
     for name, c in found.items():
         array = np.asarray(arrays[name]).astype(np.int64)
         if c.kind == "fault":
-            if array.any():
+            if (array != c.right).any():
                 out.append(Diagnostic("UPL1601", c.about, c.span, help=HELP))
             continue
-        for at in np.argwhere(array != 1)[:1]:
+        for at in np.argwhere(array != c.right)[:1]:
             n, index = int(array[tuple(at)]), ",".join(str(int(k) + lo) for k, lo in zip(at, lower[name], strict=True))
             what = "no token comes" if not n else f"{n} tokens come"
             code = "UPL1602" if n else "UPL1603"
