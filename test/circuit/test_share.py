@@ -17,6 +17,7 @@ import upl_mlir as upl
 from upl_mlir.diagnostics import UplError
 from upl_mlir.dialects.ppn import CircuitOp
 from upl_mlir.dialects.verifying import verify
+from upl_mlir.passes.circuit import placing
 from upl_mlir.passes.circuit.choose import Wish
 from upl_mlir.passes.circuit.ir import read, write
 from upl_mlir.passes.circuit.plan import Fixed, Plan, planned
@@ -130,13 +131,28 @@ def test_two_products_that_need_each_other_for_nothing_but_a_unit() -> None:
         planned(plan.network, Fixed({**nests, **later}, {}, plan.shared), plan.units)
 
 
+def test_nobody_waits_because_of_the_order_of_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An update of one layer runs while what the other layer's update needs is on its way; at 16 lanes the first layer gives
+    its sums in the order in which the second one takes them."""
+    monkeypatch.setattr(placing, "MOST_CHANGES", 0)
+    text = LARGE.planned(16)[1]
+    monkeypatch.undo()
+    monkeypatch.setattr(placing, "LEAST_WAIT", 0)  # no waits are looked at
+    moved = LARGE.planned(16)[1]
+    monkeypatch.undo()
+    plan = LARGE.planned(16)[1]
+    assert text.slots > moved.slots > plan.slots
+    starts = {p.array: p.nest.start for p in plan.parts}
+    assert starts["W_out.2.sum0"] < starts["W_out.1.sum0"]
+
+
 def test_words_are_kept_until_the_process_that_reads_last_has_read_them() -> None:
     """The weights are read by the first product and by the update, whose loops say when a word's place is free.  By the
     loops of the first product alone, all of them would be kept until the run ends, beside those of the next run."""
-    plan = SMALL.planned(1)[1]
+    plan = LARGE.planned(5)[1]
     weights = next(i for i in plan.inputs if i.name == "W.1")
     assert plan.parts[weights.by].process.name == "Sum.s.1"
-    assert plan.parts[weights.until].process.name == "W_out.1"
+    assert plan.parts[weights.until].process.name == "W_out.1.strips"
     assert weights.size < 2 * weights.words
     groups = sum(n for n, _ in weights.free.runs)
     early = replace(weights, free=replace(weights.free, runs=((1, weights.words), (groups - 1, 0))))

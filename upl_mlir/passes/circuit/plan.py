@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from math import prod
 
 import numpy as np
@@ -20,24 +19,18 @@ from upl_mlir.passes.circuit.channels.links import Link, NoLink, links
 from upl_mlir.passes.circuit.channels.orders import Order, elements
 from upl_mlir.passes.circuit.channels.outputs import Output, leave, output, slots_of
 from upl_mlir.passes.circuit.channels.ways import Ways, ways
-from upl_mlir.passes.circuit.choose import Wish, asked, candidates, cost
+from upl_mlir.passes.circuit.choose import Wish, asked
 from upl_mlir.passes.circuit.fuse import fused
 from upl_mlir.passes.circuit.nest import Ints, Nest, tight
 from upl_mlir.passes.circuit.numbers import Numbers
 from upl_mlir.passes.circuit.placed import Placed
-from upl_mlir.passes.circuit.process import OTHER_ENGINES, Network
-from upl_mlir.passes.circuit.share import Shared, clear, group_of, latencies, sharers, spans
+from upl_mlir.passes.circuit.placing import Placing, Refusals, options
+from upl_mlir.passes.circuit.process import Network
+from upl_mlir.passes.circuit.share import Shared, group_of, latencies, sharers, spans
 from upl_mlir.passes.circuit.stages import Site, sites, stages
-from upl_mlir.passes.circuit.together import together
 
 MOST_INSTANCES = 1 << 23
 """Every instance is looked at: so many take some seconds and some hundred MiB."""
-MOST_COMPARED = 8
-"""Schedules of a process that take as many slots of which the one that ends first is taken."""
-MOST_TRIED = 200
-"""Schedules of a process whose channels are looked at before the first reason is given."""
-SPARE = (4, 12, 36)
-"""Slots that a process waits longer for its own values, if they come through a memory. Tried in turn."""
 ARRIVES = 4
 """Clocks from the one in which a word is taken to that in which it counts."""
 BEGINS = 1
@@ -122,63 +115,16 @@ def plan(net: Network, wish: Wish, units: Mapping[str, int] | None = None) -> Pl
 
 
 def _best(net: Network, wish: Wish, units: Mapping[str, int]) -> Plan:
-    """The plan with the best schedule of each group, one after the other.  Raises UplError UPL2003."""
+    """The plan with the best schedules.  Raises UplError UPL2003."""
     shared = sharers(net) if wish.share else ()
     bare = {p.array: p for p in _unscheduled(net, units, shared)}
-    placed: list[Placed] = []
-    for group in net.groups:
-        first: str | None = None
-        found: list[tuple[tuple[int, int], list[Placed]]] = []
-        # What computes an element at a time keeps up with an array that takes many slots for each.
-        few = shared and not any(p.body.total for p in group)
-        for parts in _options([bare[p.name] for p in group], replace(wish, lanes=1) if few else wish):
-            try:
-                made = _after(placed, parts, shared)
-                if len(net.processes) == 1:
-                    return _connected(net, units, made, {}, shared)
-                kept = sum(_with_ports(net, placed, part) for part in made)
-            except NoLink as e:
-                first = first or str(e)
-            except UplError as e:
-                first = first or e.diagnostics[0].message
-            else:
-                end = max(p.nest.start + p.nest.busy + p.nest.skew * (p.nest.lanes - 1) for p in made)
-                same = not found or (len(group) == 1 and cost(made[0].nest) == cost(found[0][1][0].nest))
-                if not same:
-                    break
-                found.append(((end, kept), made))
-                if len(group) > 1 or len(found) == MOST_COMPARED:
-                    break
-        if found:
-            placed += min(found, key=lambda f: f[0])[1]
-        else:
-            why = [f"the best one: {first}"] if first else ["every order of the loops goes against a dependence"]
-            names = ", ".join(f"`{p.name}`" for p in group)
-            where = next(iter(group)).span
-            raise error("UPL2003", f"no static schedule was found for {names}", where, notes=why, help=OTHER_ENGINES)
-    return _as_said(net, units, placed, {}, shared)
-
-
-def _options(group: Sequence[Placed], wish: Wish) -> Iterator[Sequence[Placed]]:
-    """The schedules of a group of processes, the best first; behind them those with half as many lanes, and so on."""
-    lanes = wish.lanes
-    while lanes:
-        less = replace(wish, lanes=lanes)
-        if len(group) > 1:
-            yield from islice(together(group, less), MOST_TRIED)
-        else:
-            for p in group:
-                yield from ([replace(p, nest=nest)] for nest in _alone(p, less))
-        lanes //= 2
-
-
-def _alone(p: Placed, wish: Wish) -> Iterator[Nest]:
-    """The schedules of a process, and behind them those in which what varies waits longer: it may come by a memory."""
-    for spare in (0, *SPARE) if any(s.own and not s.running for s in p.sites) else (0,):
-        nests = candidates(p.process, wish, p.sites, spare=spare)
-        if not nests:  # every order goes against a dependence: some loop has to run down
-            nests = [n for f in p.process.fields for n in candidates(p.process, wish, p.sites, f, True, spare)]
-        yield from nests[:MOST_TRIED]
+    if len(net.processes) > 1:
+        return _as_said(net, units, Placing(net, wish, bare, shared).placed(), {}, shared)
+    refused = Refusals(net.processes)
+    for parts in options([*bare.values()], wish):
+        with refused:
+            return _connected(net, units, parts, {}, shared)
+    raise refused.error()
 
 
 def planned(net: Network, fixed: Fixed, units: Mapping[str, int]) -> Plan:
@@ -212,33 +158,6 @@ def _unscheduled(net: Network, units: Mapping[str, int], shared: Shared) -> list
         nest = Nest(p.dims, order[-1] if order else "", 1, order, every, 0, slots)
         out.append(Placed(p, ats[p.name], tuple(sites(p, ats[p.name], written)), nest))
     return out
-
-
-def _after(placed: Sequence[Placed], parts: Sequence[Placed], shared: Shared) -> list[Placed]:
-    """The processes of a group, so much later that what they read is there, and that units are free.  Raises NoLink."""
-    everything = [*placed, *parts]
-    start, inside = 0, {p.array for p in parts}
-    for n in range(len(placed), len(everything)):
-        _, short = ways(everything, n)
-        if any(late > 0 for array, late in short.items() if array in inside):
-            raise NoLink(f"a value is read {max(short.values())} slots before it is there")
-        start = max([start, *short.values()])
-        with_it = group_of(everything[n].array, shared)
-        start = max([start, *(clear(p, everything[n]) for p in placed if p.array in with_it)])
-    return [replace(p, nest=replace(p.nest, start=p.nest.start + start)) for p in parts]
-
-
-def _with_ports(net: Network, placed: Sequence[Placed], part: Placed) -> int:
-    """The words that ports keep which this process reads, other ones before it included.  Raises UplError UPL2003 if a port
-    has no order for its schedule."""
-    parts = [*placed, part]
-    most = max(p.nest.lanes for p in parts)
-    for d in net.outputs.values():
-        if d.array == part.array:
-            output(d, 0, part, None, most)
-    read = {n: h for n, h in net.inputs.items() if n in part.process.reads}
-    found = inputs(replace(net, inputs=read), parts, {})
-    return sum(i.places(f) * (1 if f.shared else parts[f.part].nest.lanes) for i in found for f in i.feeds)
 
 
 def _connected(
