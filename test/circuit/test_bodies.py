@@ -117,6 +117,19 @@ def test_an_example_with_a_function() -> None:
 UNREAD = ELEMENTS.replace("in a%s", "in a, b").replace("%s\noutput", "input B<i> in 0<=i<n { -> F.b<i> }\noutput")
 
 
+def test_a_sum_of_some_elements_reads_nothing_for_others() -> None:
+    """One element of the array is a sum, and the others are inputs, for which the sum's reads would be out of bounds."""
+    program = upl.load("""program pieces
+    input X<t> in 0<=t<=2 { if t>=1: X -> A.x<t>; X -> E.x<t> for it in 0..t*t-1 }
+    output O<t>
+    node E<t> in 0<=t<=2 { in @(+) x[t*t]; if t>=2: x -> A.x<t-2> }
+    node A<t> { in x; x -> O<t> }
+    """)
+    for lanes in (1, 2):
+        f = upl.compile(program, engine="circuit", lanes=lanes)
+        assert np.asarray(f(X=[1.0, 2.0, 3.0])["O"]).tolist() == [12.0, 2.0, 3.0]
+
+
 @pytest.mark.parametrize("value", ["-a", "i < 7 ? a*b : a", "i > 30 ? a*b : a", "i == 20 ? a*b : a"])
 def test_words_that_nobody_reads_pass(value: str) -> None:
     same_as_the_interpreter(Text("unread", (("n", 41),), UNREAD % value), 2)

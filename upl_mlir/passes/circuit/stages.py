@@ -68,11 +68,20 @@ def last_summand(p: Process) -> Formula:
 
 
 def matters(p: Process) -> dict[Node, Formula]:
-    """Where the value of each node has an influence on the result."""
-    out: dict[Node, Formula] = dict.fromkeys(p.body.nodes, FALSE)
-    out[p.body.result] = p.domain & last_summand(p)
+    """Where the value of each node has an influence on the result.
+
+    Of a running sum each summand has one where the sum has: not in elements that another piece of the array computes.
+    """
+    wanted = {p.body.result: p.domain & last_summand(p)}
     if p.body.total is not None:
-        out[p.body.total] = out[p.body.total] | p.domain
+        summed = _matters(p, {p.body.result: p.domain})[p.body.total]
+        wanted[p.body.total] = wanted.get(p.body.total, FALSE) | summed
+    return _matters(p, wanted)
+
+
+def _matters(p: Process, wanted: Mapping[Node, Formula]) -> dict[Node, Formula]:
+    """Where the value of each node has an influence on those that are wanted, where they are."""
+    out: dict[Node, Formula] = {**dict.fromkeys(p.body.nodes, FALSE), **wanted}
     for node in reversed(p.body.nodes):
         here = out[node]
         for n, a in enumerate(node.args):
