@@ -28,8 +28,8 @@ MOST_COMPARED = 8
 """Schedules of a process that take as many slots of which the one that ends first is taken."""
 MOST_TRIED = 200
 """Schedules of a process whose channels are looked at before the first reason is given."""
-MOST_CHANGES = 16
-"""Of schedules of processes that share units."""
+MOST_TRIES = 256
+"""Changes of schedules that share units which are looked at; a hundredth of a second each, and more in large programs."""
 LEAST_WAIT = 64
 """This part of a run a process waits for values, before what makes them gets other loops."""
 SPARE = (4, 12, 36)
@@ -91,12 +91,15 @@ class Placing:
 
     def placed(self) -> list[Placed]:
         """All processes with their schedules, in the order of the network.  Raises UplError UPL2003 if one has none."""
-        found = _State(self.net.groups, {}, self._from([], self.net.groups, {}))
-        for _ in range(MOST_CHANGES if self.shared else 0):
-            better = next(filter(None, (self._better(found, other) for other in self._tries(found))), None)
-            if better is None:
+        found, left = _State(self.net.groups, {}, self._from([], self.net.groups, {})), MOST_TRIES if self.shared else 0
+        while left:
+            for other in islice(self._tries(found), left):
+                left -= 1
+                if (better := self._better(found, other)) is not None:
+                    found = better
+                    break
+            else:
                 break
-            found = better
         numbers = {p.name: n for n, p in enumerate(self.net.processes)}
         return sorted(found.parts, key=lambda p: numbers[p.array])
 
@@ -114,38 +117,41 @@ class Placing:
         return _State(t.order, t.given, parts)
 
     def _tries(self, s: _State) -> Iterator[_Try]:
-        """First a process before one with which it shares units, where few move; then other loops."""
-        for to in reversed(range(len(s.order))):
-            for at in range(to + 1, len(s.order)):
-                (p, *more), (q, *others) = s.order[at], s.order[to]
-                both = not more and not others and q.name in group_of(p.name, self.shared)
-                if both and not p.reads & {r.name for group in s.order[to:at] for r in group}:
-                    order = [*s.order[:to], s.order[at], *s.order[to:at], *s.order[at + 1 :]]
-                    yield _Try(to, order, s.given)
-        yield from self._in_time(s)
-
-    def _in_time(self, s: _State) -> Iterator[_Try]:
-        """Other loops of what makes the values that a process waits for, and of what makes those of that one."""
+        """Where a process that shares units waits for values: first another process before it, the last ones first; then
+        other loops of what makes those values, and of what that one reads."""
         places = {group[0].name: n for n, group in enumerate(s.order) if len(group) == 1}
         parts = {p.array: p for p in s.parts}
+        nests = {p.array: replace(p.nest, start=0) for p in s.parts if p.array in places}
 
         def makers(p: Placed) -> list[str]:
             return sorted(p.process.reads & places.keys() - {p.array})
 
+        waiting = self._waiting(s)
+        for late in reversed(waiting):
+            to = places[late.array]
+            for at in range(to + 1, len(s.order)):
+                p, *more = s.order[at]
+                alike = not more and late.array in group_of(p.name, self.shared)
+                if alike and not p.reads & {r.name for group in s.order[to:at] for r in group}:
+                    yield _Try(to, [*s.order[:to], s.order[at], *s.order[to:at], *s.order[at + 1 :]], s.given)
+        for late in waiting:
+            kept = {**s.given, **{n: nests[n] for n in places if places[n] <= places[late.array]}}
+            for array in makers(late):
+                for first in makers(parts[array]):
+                    for nest, before in product(self._equal(parts[array]), self._equal(parts[first])):
+                        yield _Try(places[first], s.order, {**kept, array: nest, first: before}, late)
+
+    def _waiting(self, s: _State) -> list[Placed]:
+        """The processes that share units, on which the length of a run depends, and begin later than these are free."""
         run = spans(s.parts, self.shared)
-        for n, late in enumerate(s.parts):
-            with_it = group_of(late.array, self.shared)
-            if spans(s.parts, (with_it,)) < run:
-                continue  # its units do not limit the run
-            free = max((clear(p, late) for p in s.parts[:n] if p.array in with_it), default=0)
-            if (late.nest.start - free) * LEAST_WAIT > run:
-                kept = {**s.given, **{p.array: replace(p.nest, start=0) for p in s.parts[: n + 1] if p.array in places}}
-                for array in makers(late):
-                    own = self._equal(parts[array])
-                    for first in makers(parts[array]):
-                        for nest, before in product(own, self._equal(parts[first])):
-                            given = {**kept, array: nest, first: before}
-                            yield _Try(places[first], s.order, given, late)
+        limits = [group for group in self.shared if spans(s.parts, (group,)) == run]
+        out: list[Placed] = []
+        for n, p in enumerate(s.parts):
+            with_it = group_of(p.array, self.shared)
+            free = max((clear(q, p) for q in s.parts[:n] if q.array in with_it), default=0)
+            if with_it in limits and (p.nest.start - free) * LEAST_WAIT > run:
+                out.append(p)
+        return out
 
     def _equal(self, p: Placed) -> list[Nest]:
         """The schedules of a process that cost as much as the one that it has."""
