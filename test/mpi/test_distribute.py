@@ -137,6 +137,29 @@ def regression(folder: Path) -> tuple[Path, str]:
     return path, path.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(("op", "type_", "parts"), [
+    ("+", "real", True), ("*", "real", True), ("+", "int", False), ("*", "int", False), ("max", "int", True),
+])  # fmt: skip
+def test_sums_of_integers_are_not_of_parts(op: str, type_: str, parts: bool) -> None:
+    """MPI does not say that the sum of all parts overflows."""
+    p = upl.load(f"""program total
+param n >= 1
+param T >= 1
+input X<i>: {type_} in 0<=i<n {{ -> F.x<1,i> }}
+output Y: {type_}
+output Z<i>
+node F<t,i> in 1<=t<=T, 0<=i<n {{
+  in x: {type_}
+  if t<T: x + 1 -> F.x<t+1,i>
+  if t==T: x #n -> S.s<>
+  if t==T: exp(sin(x*0.1)*cos(x*0.2)) -> Z
+}}
+node S {{ in @({op}) s[#]: {type_}; -> Y }}
+""")
+    d = distribute(prepared(p.module.clone(), "f64", "relaxed"), gather="relaxed")
+    assert bool(d.program.partial) == parts
+
+
 def test_a_sum_over_a_cut_field_is_one_of_parts(tmp_path: Path) -> None:
     """Each rank adds for its examples; ordered sums gather instead."""
     p = upl.load(ROOT / "bench" / "ranks" / "regression.upl")

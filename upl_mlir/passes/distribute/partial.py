@@ -29,7 +29,7 @@ from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.linear import Con, Cons, Linear
 
 OPERATORS = (Gather.SUM, Gather.PRODUCT, Gather.MIN, Gather.MAX)
-"""The operators of which parts are combined."""
+"""The operators of which parts are combined; of integers only the least and the greatest."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,8 @@ def owners(
     for fold in inner_first(term, arguments):
         if not isinstance(fold, Fold) or fold.gather not in OPERATORS or fold.kind is Kind.BOOL:
             continue
+        if fold.kind is Kind.INT and fold.gather not in (Gather.MIN, Gather.MAX):
+            continue  # MPI does not say that integers overflow
         found: dict[int, Owner] = {}
         for n, p in enumerate(fold.parts):
             owner = _owner(lin, cons, p, cut, own)
