@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from xdsl.context import Context
 
 import upl_mlir as upl
+from upl_mlir.passes.if_convert import IfConvertPass
 from upl_mlir.tools.upl_opt import main as upl_opt
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -62,6 +64,57 @@ def test_an_example(
     got = mlir_tools.run(p, text, arrays, tmp_path, **params)
     for output, values in want.items():
         np.testing.assert_array_equal(got[output], values, err_msg=output)
+
+
+BRANCHES = """program branches
+param n >= 1
+input X { -> F.x }
+input Y<m> in 0<=m<n { -> B.y }
+output R<m> in 0<=m<n
+node F { in x; x*x #n -> B.x<*> }
+node B<m> {
+  in x, y
+  if m mod 3 != 1: x -> R<m>
+  if m mod 3 == 1: y - x -> R<m>
+}
+"""
+CHAIN = """program chain
+param n >= 1
+input V<i> in 0<=i<n { -> E.v<i,0> }
+output O<i> in 0<=i<n
+node E<i,k> {
+  in v
+  w = v*0.5
+  if w > 0.1 && k<6: w -> E.v<i,k+1>
+  if w <= 0.1 || k==6: w -> O<i>
+}
+"""
+
+
+@needs_tools
+@pytest.mark.parametrize("form", ["loops", "linalg"])
+def test_a_value_that_is_stored_under_a_condition(
+    form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is there outside of the condition, too, but not as what was stored."""
+    p, arrays = upl.load(BRANCHES), {"X": np.array(0.3), "Y": np.linspace(0, 1, 7)}
+    text = lowered(p, tmp_path, capsys, form)
+    got = mlir_tools.run(p, text, arrays, tmp_path, n=7)
+    np.testing.assert_array_equal(got["R"], upl.compile(p, gather="ordered")(**arrays)["R"])
+
+
+@needs_tools
+@pytest.mark.parametrize("form", ["loops", "linalg"])
+def test_steps_that_data_end(form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Loops stop where no step is left; functions on tensors compute all steps."""
+    p, v = upl.load(CHAIN), np.array([0.1, 5.3, 1.0, -2.0, 1e9])
+    (tmp_path / "p.upl").write_text(CHAIN, encoding="utf-8")
+    decided = upl.load(CHAIN)
+    IfConvertPass(compared=True, ordered=True).apply(Context(), decided.module)
+    assert not upl_opt([str(tmp_path / "p.upl"), "--if-convert=compared=true,ordered=true", f"--lower-{form}=gather=ordered"])
+    got = mlir_tools.run(decided, capsys.readouterr().out, {"V": v}, tmp_path, n=5)
+    assert not got["fault"]
+    np.testing.assert_array_equal(got["O"], upl.compile(p, gather="ordered")(V=v)["O"])
 
 
 @needs_tools

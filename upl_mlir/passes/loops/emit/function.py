@@ -185,7 +185,8 @@ class FunctionWriter(Frame):
         if t.lows == t.highs and len(t.lows) == 1 and not any(a.private == t.var for a in self.arrays.values()):
             self._once(t)
             return
-        if (chain := chain_of(self.values, t, behind)) is not None:
+        # functions on tensors compute all steps: `tensors/convert.py` has loops that count only
+        if not self.returned and (chain := chain_of(self.values, t, behind)) is not None:
             write_chain(self.values, t, chain, inside)
             return
         for part in parts_of(self.values, t) or [self.code.span(t.lows, t.highs)]:

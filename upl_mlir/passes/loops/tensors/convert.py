@@ -211,7 +211,10 @@ class Converter:
             self.now[array] = new
             axes = list(maps[stores.index(s)].data.results)
             in_order = axes == [type(a)(n) for n, a in enumerate(axes)]
-            if in_order and not isinstance(s.op.value.owner, memref.LoadOp | arith.ConstantOp | Block):
+            made = s.op.value.owner
+            if not in_order or isinstance(made, memref.LoadOp | arith.ConstantOp | Block):
+                continue
+            if made.parent is s.op.parent:  # what is stored further inside, under a condition, is not there outside
                 self._whole[s.op.value] = Whole(result, dims)
 
     def _note(self, op: scf.IfOp, dims: tuple[Dim, ...], scope: Scope) -> None:
