@@ -182,3 +182,28 @@ def test_states_made_again_as_c(steps: int, m: int, compiler: str, tmp_path: Pat
     call(function, arguments, params, given | found)
     for n, v in wanted.items():
         np.testing.assert_array_equal(found[n], v, err_msg=n)
+
+
+FAR = """program far
+param n >= 1
+input X<i> in 0<=i<n { -> F.x; -> G.x }
+output Y<i>
+output Z<i>: f32
+node F<i> { in x; (x > 1e39 ? 1.0 : x*1e300) -> Y }
+node G<i> { in x: f32; v: f32 = -1e39; (x > f32(1e300) ? v : x*f32(3.4028234e38)) -> Z }
+"""
+
+
+@pytest.mark.parametrize("real", ["f64", "f32"])
+def test_a_literal_beyond_the_numbers_of_its_type(real: Any, compiler: str, tmp_path: Path) -> None:
+    """It is an infinity; the greatest number is itself, though fewer digits would be one."""
+    p = upl.load(FAR)
+    x = np.array([0.5, -0.5, 0.0, np.inf, 3e38], np.float32 if real == "f32" else np.float64)
+    wanted = upl.compile(p, engine="reference", real=real, gather="ordered")(X=x)
+    for q, engine in ((p, "interp"), (p, "native"), (upl.load(str(p)), "interp")):
+        found = upl.compile(q, engine=engine, real=real, gather="ordered")(X=x)
+        assert all(found[n].tobytes() == v.tobytes() for n, v in wanted.items())
+    function, arguments = compiled(p, compiler, tmp_path, real)
+    found = {n: np.zeros(v.shape, v.dtype) for n, v in wanted.items()}
+    call(function, arguments, {"n": 5}, {"X": x} | found)
+    assert all(found[n].tobytes() == v.tobytes() for n, v in wanted.items())

@@ -348,7 +348,7 @@ def test_parallel_loops_keep_their_scratch_inside(modules: Any, compiler: str, t
     np.testing.assert_array_equal(out[1], 2 * (x * x))
 
 
-@pytest.mark.parametrize("x", [0.1, -0.0, 1e300, 5e-324, 3.0, 2.0**60, float("inf"), float("-inf")])
+@pytest.mark.parametrize("x", [0.1, -0.0, 1e300, 3.4028234663852886e38, 5e-324, 3.0, 2.0**60, float("inf"), float("-inf")])
 @pytest.mark.parametrize("single", [False, True])
 def test_literals_are_exact(x: float, single: bool) -> None:
     with np.errstate(over="ignore"):

@@ -111,7 +111,8 @@ def test_steps_that_data_end(form: str, tmp_path: Path, capsys: pytest.CaptureFi
     (tmp_path / "p.upl").write_text(CHAIN, encoding="utf-8")
     decided = upl.load(CHAIN)
     IfConvertPass(compared=True, ordered=True).apply(Context(), decided.module)
-    assert not upl_opt([str(tmp_path / "p.upl"), "--if-convert=compared=true,ordered=true", f"--lower-{form}=gather=ordered"])
+    converted = "--if-convert=compared=true,ordered=true"
+    assert not upl_opt([str(tmp_path / "p.upl"), converted, f"--lower-{form}=gather=ordered"])
     got = mlir_tools.run(decided, capsys.readouterr().out, {"V": v}, tmp_path, n=5)
     assert not got["fault"]
     np.testing.assert_array_equal(got["O"], upl.compile(p, gather="ordered")(V=v)["O"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 
 
 def divide(a: float, b: float) -> float:
@@ -12,6 +13,14 @@ def divide(a: float, b: float) -> float:
     if math.isnan(a) or a == 0.0:
         return math.nan
     return math.copysign(math.inf, a) * math.copysign(1.0, b)
+
+
+def as_single(x: float) -> float:
+    """The nearest number of binary32: an infinity where that is beyond the greatest."""
+    try:
+        return struct.unpack("<f", struct.pack("<f", x))[0]
+    except OverflowError:
+        return math.copysign(math.inf, x)
 
 
 def power(a: float, b: float) -> float:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import cast
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType, LocationAttr, f64
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType, LocationAttr, f32, f64
 from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from upl_mlir.numbers.floats import as_single
 
 
 @dataclass
@@ -34,7 +36,8 @@ class Body:
     def constant(self, value: float, type_: Attribute) -> SSAValue:
         """A literal of a float or integer type."""
         if isinstance(type_, AnyFloat):
-            return self.add(arith.ConstantOp(FloatAttr(float(value), type_)))  # pyright: ignore
+            number = as_single(value) if type_ == f32 else float(value)
+            return self.add(arith.ConstantOp(FloatAttr(number, type_)))  # pyright: ignore
         return self.add(arith.ConstantOp(IntegerAttr(int(value), cast("IntegerType[int]", type_))))
 
     def like(self, d: SSAValue, wanted: Attribute) -> SSAValue:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from upl_mlir.diagnostics import Span, UplError, did_you_mean, error
 from upl_mlir.frontend.upl_text import ast
 from upl_mlir.frontend.upl_text.scope import Poisoned
-from upl_mlir.numbers.floats import divide, power
+from upl_mlir.numbers.floats import as_single, divide, power
 from upl_mlir.ops import SPOKEN, total
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.operators import DivKind
@@ -179,7 +179,7 @@ class Constants:
                 raise error("UPL1111", f"{x} has no integer value", e.arguments[0].span)
             return math.floor(x) if name == "floor" else int(x)
         if name in ("real", "f64", "f32"):
-            return _round_f32(float(x)) if name == "f32" else float(x)
+            return as_single(float(x)) if name == "f32" else float(x)
         return total(SPOKEN[name])(*[float(a) for a in args])
 
     def _checked(self, v: int | float, span: Span) -> int | float:
@@ -206,12 +206,6 @@ def _compare(op: ast.CompareOp, a: int | float, b: int | float) -> bool:
             return a == b
         case ast.CompareOp.NE:
             return a != b
-
-
-def _round_f32(x: float) -> float:
-    from xdsl.dialects.builtin import FloatAttr, f32
-
-    return FloatAttr(x, f32).value.data
 
 
 ARITY: dict[str, int] = {

@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import Float32Type, FloatAttr, IntegerAttr, IntegerTy
 from xdsl.ir import Attribute
 
 from upl_mlir.dialects.upl.attributes import UplType
+from upl_mlir.numbers.floats import as_single
 
 
 class Rank(IntEnum):
@@ -90,6 +91,6 @@ def literal(value: float, rank: Rank) -> IntegerAttr | FloatAttr | None:
         case Rank.INT:
             return IntegerAttr(int(value), i64)
         case Rank.F32:
-            return None if isinstance(value, int) and abs(value) > 2**24 else FloatAttr(float(value), f32)
+            return None if isinstance(value, int) and abs(value) > 2**24 else FloatAttr(as_single(float(value)), f32)
         case Rank.REAL:
             return FloatAttr(float(value), f64)

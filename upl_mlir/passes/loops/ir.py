@@ -9,7 +9,18 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntegerAttr, StringAttr, SymbolRefAttr, UnitAttr, f64, i1, i64
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    FloatAttr,
+    IntegerAttr,
+    StringAttr,
+    SymbolRefAttr,
+    UnitAttr,
+    f32,
+    f64,
+    i1,
+    i64,
+)
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from upl_mlir.dialects.loops import ops as loops
@@ -21,6 +32,7 @@ from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.dialects.upl.ops import ConstOp, ParamOp
 from upl_mlir.dialects.upl.query import poly_context, span_of
 from upl_mlir.frontend.upl_text.scope import loc
+from upl_mlir.numbers.floats import as_single
 from upl_mlir.passes.analysis.proved import ASSUMED
 from upl_mlir.passes.build import unused
 from upl_mlir.passes.loops import terms
@@ -169,7 +181,8 @@ def _operation(t: Term, values: Mapping[Term, SSAValue]) -> Operation:
 
 def _constant(kind: Kind, value: float) -> arith.ConstantOp:
     if kind.is_float:
-        return arith.ConstantOp(FloatAttr(float(value), kind.mlir))  # pyright: ignore
+        number = as_single(value) if kind.mlir == f32 else float(value)
+        return arith.ConstantOp(FloatAttr(number, kind.mlir))  # pyright: ignore
     return arith.ConstantOp(IntegerAttr(int(value), i1 if kind is Kind.BOOL else i64))
 
 

@@ -6,7 +6,6 @@ An expression remembers how tightly it binds, so that parentheses appear where C
 from __future__ import annotations
 
 import math as pymath
-import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ from xdsl.ir import Attribute, Operation
 
 from upl_mlir.diagnostics import error
 from upl_mlir.engines.native.scalars import scalar
+from upl_mlir.numbers.floats import as_single
 from upl_mlir.ops import FUNCTIONS
 
 ATOM, UNARY, TIMES, PLUS, LOOSE = 4, 3, 2, 1, 0
@@ -52,15 +52,11 @@ def real_text(x: float, single: bool) -> str:
     if pymath.isinf(x):
         return "INFINITY" if x > 0 else "-INFINITY"
     if single:
-        x = struct.unpack("<f", struct.pack("<f", x))[0]
+        x = as_single(x)
         # the shortest text that reads back as the same float
-        text = next(t for t in (f"{x:.{digits}g}" for digits in range(1, 18)) if _as_float(t) == x)
+        text = next(t for t in (f"{x:.{digits}g}" for digits in range(1, 18)) if as_single(float(t)) == x)
         return (text if set(text) & set(".e") else f"{text}.0") + "f"
     return repr(x)
-
-
-def _as_float(text: str) -> float:
-    return struct.unpack("<f", struct.pack("<f", float(text)))[0]
 
 
 def integer_text(n: int) -> str:

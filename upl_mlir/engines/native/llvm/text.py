@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from xdsl.ir import Attribute
 
 from upl_mlir.engines.native.scalars import scalar
+from upl_mlir.numbers.floats import as_single
 
 ATTRIBUTES = 'nounwind "prefer-vector-width"="512" "no-trapping-math"="true"'
 """What all functions have: vectors as wide as the machine's, and no interest in floating-point exceptions."""
@@ -35,7 +36,7 @@ def byte_size(t: Attribute) -> int:
 def float_text(x: float, type_: str) -> str:
     """A literal of `double` or `float`: LLVM wants the bits of a double, for a float one that a float can hold."""
     if type_ == "float":
-        x = struct.unpack("<f", struct.pack("<f", x))[0]
+        x = as_single(x)
     return f"0x{struct.unpack('<Q', struct.pack('<d', x))[0]:016X}"
 
 

@@ -13,13 +13,14 @@ from enum import IntEnum
 from itertools import pairwise, product
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, f32
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Operation, SSAValue
 
 from upl_mlir.diagnostics import error
 from upl_mlir.dialects.upl import AlongOp, LetOp, LookupOp, ModOp, RefOp, StopGradientOp
 from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.frontend.upl_text.ranks import Rank, arithmetic, power, rank_of, real_valued
+from upl_mlir.numbers.floats import as_single
 from upl_mlir.ops import BY_OP
 
 MAX_DEPTH, MAX_NESTING = 150, 30
@@ -405,7 +406,7 @@ def _real(number: float, *, single: bool = False) -> str:
     if single:
         for digits in range(1, 10):
             short = f"{number:.{digits}g}"
-            if FloatAttr(float(short), f32).value.data == number:
+            if as_single(float(short)) == number:
                 return short if any(c in short for c in ".e") else f"{short}.0"
     return repr(number)
 

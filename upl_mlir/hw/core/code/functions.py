@@ -16,6 +16,7 @@ from functools import cache
 
 from upl_mlir.hw.core.alu import Code
 from upl_mlir.hw.microcode import Op
+from upl_mlir.numbers.floats import as_single
 
 SIGN, INFINITY, NAN = 1 << 31, 0x7F800000, 0x7FC00000
 LIMIT = float(1 << 20)
@@ -111,7 +112,7 @@ class Program:
 
 def real(value: float) -> Bits:
     """The binary32 nearest to a number."""
-    return Bits(struct.unpack("<I", struct.pack("<f", value))[0])
+    return Bits(struct.unpack("<I", struct.pack("<f", as_single(value)))[0])
 
 
 def _second(value: int | float) -> int | Bits:

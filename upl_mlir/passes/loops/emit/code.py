@@ -28,6 +28,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from upl_mlir.diagnostics import error
+from upl_mlir.numbers.floats import as_single
 from upl_mlir.passes.loops.emit.reach import Reach
 from upl_mlir.poly.expr import Atom, Div, Formula, IndexExpr, Lookup, MinMax, Select, Var
 from upl_mlir.poly.knowledge import Table
@@ -112,7 +113,7 @@ class Code:
         if found is None:
             attr: FloatAttr | IntegerAttr
             if isinstance(type_, Float32Type | Float64Type):
-                attr = FloatAttr(float(value), type_)
+                attr = FloatAttr(as_single(value) if isinstance(type_, Float32Type) else float(value), type_)
             else:
                 assert isinstance(type_, IntegerType | IndexType)
                 attr = IntegerAttr(int(value), type_)
