@@ -211,3 +211,20 @@ def test_several_uses_add_up_and_a_variable_nobody_sends_counts_nothing():
 def test_integers_and_conditions_pass_nothing():
     at = derivative("n = int(stop_gradient(a))\n y = n*b + (a > b) + a")
     assert at(2.0, 3.0) == (8.0, 1.0, 2.0)
+
+
+def test_a_body_whose_values_are_read_twice() -> None:
+    """What is recomputed of what is found once for each value, not once for each way to it: there are 2**40 ways."""
+    lines = "; ".join(f"v{k} = v{k - 1}*v{k - 1}" for k in range(1, 40))
+    value, a, _ = derivative(f"v0 = a + 0*b; {lines}; y = v39")(1 + 2.0**-40, 0.0)
+    assert value == pytest.approx(math.exp(0.5), rel=1e-6) and a == pytest.approx(2.0**39 * value, rel=1e-6)
+
+
+def test_a_long_body() -> None:
+    """Hundreds of operations, each of which reads the one before."""
+    lines = "; ".join(f"v{k} = v{k - 1}*b + sin(v{k - 1})*0.25" for k in range(1, 400))
+    body = f"v0 = a*1.5; {lines}; y = v399"
+    text = f"program one\ninput a {{ -> F.a }}\ninput b {{ -> F.b }}\noutput L\nnode F {{ in a, b\n {body}\n y -> L\n}}\n"
+    along = upl.compile(upl.jvp(upl.load(text), of="L", wrt="a"))(a=0.5, b=0.76, t_a=1.0)["t_L"]
+    L, a, _ = derivative(body)(0.5, 0.76)
+    assert L > 0.01 and a == pytest.approx(along.item(), rel=1e-12)

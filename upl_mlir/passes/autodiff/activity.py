@@ -20,6 +20,7 @@ from upl_mlir.dialects.upl.query import Endpoint, span_of
 from upl_mlir.passes.analysis.backward import Step, reaching
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
 from upl_mlir.passes.autodiff.derivative_table import entry
+from upl_mlir.passes.loops.terms import inner_first
 from upl_mlir.poly.sets import PSet
 
 PortKey = tuple[str, str]
@@ -38,6 +39,11 @@ def input_ports(op: Endpoint) -> list[str]:
     return [p.name for p in op.ports] if isinstance(op, NodeOp) else [op.symbol]
 
 
+def operands_of(v: SSAValue) -> Sequence[SSAValue]:
+    """The values that one is computed from."""
+    return v.owner.operands if isinstance(v.owner, Operation) else ()
+
+
 @dataclass
 class Dependence:
     """Which inputs of a body each of its values depends on differentiably."""
@@ -49,29 +55,33 @@ class Dependence:
         """Inputs with a differentiable path to the value.
 
         Raises UplError (UPL1402) for an operation on reals without a rule."""
-        if v not in self.memo:
-            self.memo[v] = self._of(v)
+        for x in inner_first(v, lambda y: () if y in self.memo else self._read(y)):
+            if x not in self.memo:
+                self.memo[x] = self._of(x)
         return self.memo[v]
 
     def _of(self, v: SSAValue) -> frozenset[str]:
+        """The same of a value of whose operands it is known."""
         op = v.owner
         if not isinstance(op, Operation):
             at = list(op.args).index(v) - len(self.source.fields)  # pyright: ignore[reportArgumentType]
             return frozenset() if at < 0 else frozenset((input_ports(self.source)[at],))
-        out: frozenset[str] = frozenset()
-        for i, operand in enumerate(op.operands):
-            try:
-                passes = entry(op, i) is not None
-            except KeyError:
-                raise error(
-                    "UPL1402",
-                    f"no derivative is known for `{op.name}`",
-                    span_of(op),
-                    help="wrap it in stop_gradient(...) if no derivative should pass",
-                ) from None
-            if passes:
-                out |= self.of(operand)
-        return out
+        return frozenset[str]().union(*(self.memo[o] for o in self._read(v)))
+
+    def _read(self, v: SSAValue) -> Sequence[SSAValue]:
+        """The operands from which derivatives pass to a value."""
+        op = v.owner
+        if not isinstance(op, Operation):
+            return ()
+        try:
+            return [o for i, o in enumerate(op.operands) if entry(op, i) is not None]
+        except KeyError:
+            raise error(
+                "UPL1402",
+                f"no derivative is known for `{op.name}`",
+                span_of(op),
+                help="wrap it in stop_gradient(...) if no derivative should pass",
+            ) from None
 
 
 @dataclass

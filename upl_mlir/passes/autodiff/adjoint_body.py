@@ -10,10 +10,11 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from upl_mlir.dialects.upl import InputOp, LetOp, NodeOp, upl_type
 from upl_mlir.ops import Body
-from upl_mlir.passes.autodiff.activity import Dependence, input_ports
+from upl_mlir.passes.autodiff.activity import Dependence, input_ports, operands_of
 from upl_mlir.passes.autodiff.cut import cheapest_cut
 from upl_mlir.passes.autodiff.derivative_table import apply, entry, needs
 from upl_mlir.passes.build import condition
+from upl_mlir.passes.loops.terms import inner_first
 from upl_mlir.poly.expr import Formula
 
 _KINDS = {
@@ -84,9 +85,8 @@ class AdjointBody:
 
     def _recomputed(self, v: SSAValue) -> set[SSAValue]:
         """The stashed values from which a forward value is recomputed."""
-        if v in self.stash or not isinstance(v.owner, Operation):
-            return {v}
-        return {r for o in v.owner.operands for r in self._recomputed(o)}
+        read = inner_first(v, lambda x: () if x in self.stash else operands_of(x))
+        return {x for x in read if x in self.stash or not isinstance(x.owner, Operation)}
 
     def _name(self, v: SSAValue) -> str:
         """How the text calls a value, or what it is."""
@@ -142,17 +142,17 @@ class AdjointBody:
 
         def primal(v: SSAValue) -> SSAValue:
             """A forward value inside the adjoint node, recomputed where it was not sent."""
-            if v not in known:
-                assert isinstance(v.owner, Operation), "the cut separates inputs from needed values"
-                for o in v.owner.operands:
-                    primal(o)
-                if isinstance(v.owner, LetOp) and v.owner.var.data in taken:  # `v = x`, where x is kept as `v`
-                    known[v] = known[v.owner.value]
-                    return known[v]
-                copy = v.owner.clone({o: known[o] for o in v.owner.operands})
+            for x in inner_first(v, lambda x: () if x in known else operands_of(x)):
+                if x in known:
+                    continue
+                assert isinstance(x.owner, Operation), "the cut separates inputs from needed values"
+                if isinstance(x.owner, LetOp) and x.owner.var.data in taken:  # `v = x`, where x is kept as `v`
+                    known[x] = known[x.owner.value]
+                    continue
+                copy = x.owner.clone({o: known[o] for o in x.owner.operands})
                 body.emit(copy)
-                copy.results[0].name_hint = v.name_hint
-                known[v] = copy.results[0]
+                copy.results[0].name_hint = x.name_hint
+                known[x] = copy.results[0]
             return known[v]
 
         adjoint: dict[SSAValue, SSAValue] = {}

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable
 
 from xdsl.ir import Operation, SSAValue
 
+from upl_mlir.passes.loops.terms import inner_first
+
 
 def cheapest_cut(
     needed: Iterable[SSAValue], is_input: Callable[[SSAValue], bool], bits: Callable[[SSAValue], int]
@@ -21,18 +23,12 @@ def cheapest_cut(
     order: list[SSAValue] = []
     below: dict[SSAValue, bool] = {}
 
-    def depends(v: SSAValue) -> bool:
-        """Whether the value depends on an input at all; fills `order` with those that do, operands first."""
-        if v not in below:
-            below[v] = is_input(v)
-            if isinstance(v.owner, Operation):
-                below[v] = sum(map(depends, v.owner.operands)) > 0  # all of them, not only the first
-            if below[v]:
-                order.append(v)
-        return below[v]
-
-    for v in sinks:
-        depends(v)
+    for asked in sinks:  # `order` gets those that depend on an input at all, operands first
+        for v in inner_first(asked, lambda x: () if x in below or not isinstance(x.owner, Operation) else x.owner.operands):
+            if v not in below:
+                below[v] = is_input(v) or (isinstance(v.owner, Operation) and any(below[o] for o in v.owner.operands))
+                if below[v]:
+                    order.append(v)
     sinks = [v for v in sinks if below[v]]
     if not sinks:
         return []

@@ -8,6 +8,7 @@ what is meant: `stop_gradient`, or `with_derivative`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects import arith, math
@@ -38,17 +39,17 @@ class _Values(Dependence):
         if not isinstance(op, Operation):
             return super()._of(v)
         out: frozenset[str] = frozenset()
-        for operand in self._read(op):
-            out |= self.of(operand)
+        for operand in self._read(v):
+            out |= self.memo[operand]
             self.lost[v] |= self.lost[operand]
         if type(op) in ROUNDING:
             self.lost[v] = dict.fromkeys(out, op) | self.lost[v]
         return out
 
-    @staticmethod
-    def _read(op: Operation) -> tuple[SSAValue, ...]:
-        """The operands that give an operation's result its value."""
-        if isinstance(op, StopGradientOp | arith.CmpfOp | arith.CmpiOp):
+    def _read(self, v: SSAValue) -> Sequence[SSAValue]:
+        """The operands that give a value."""
+        op = v.owner
+        if not isinstance(op, Operation) or isinstance(op, StopGradientOp | arith.CmpfOp | arith.CmpiOp):
             return ()
         return tuple(op.operands[1:] if isinstance(op, arith.SelectOp | AlongOp) else op.operands)
 

@@ -7,6 +7,7 @@ Conditions and indices that depend on data are copied: a branch or a loop differ
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from xdsl.context import Context
@@ -24,7 +25,7 @@ from upl_mlir.passes.analysis.effort import bounded
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets
 from upl_mlir.passes.analysis.strata import forget_ranks
 from upl_mlir.passes.arrows import HostPort, connect, free_names, here, host_port, new_node
-from upl_mlir.passes.autodiff.activity import Dependence, PortKey, held_fixed, input_ports, key_of, reach
+from upl_mlir.passes.autodiff.activity import Dependence, PortKey, held_fixed, input_ports, key_of, operands_of, reach
 from upl_mlir.passes.autodiff.adjoint_gather import EXTREMA, SELECTING, check_first_order, check_gather
 from upl_mlir.passes.autodiff.derivative_table import apply, entry
 from upl_mlir.passes.autodiff.differentiable import refuse_firing_twice, refuse_rounding
@@ -32,6 +33,7 @@ from upl_mlir.passes.autodiff.request import note_held, port_key
 from upl_mlir.passes.autodiff.tangent_gather import tangent_gather
 from upl_mlir.passes.build import unused
 from upl_mlir.passes.expand import expand
+from upl_mlir.passes.loops.terms import inner_first
 from upl_mlir.poly.expr import IndexExpr
 
 
@@ -268,6 +270,18 @@ class _Tangent:
         self, source: InputOp | NodeOp, v: SSAValue, memo: dict[SSAValue, SSAValue], body: Body
     ) -> SSAValue | None:
         """Forward propagation; None is 0."""
+        depends = self.dependence[source.symbol].of
+
+        def before(x: SSAValue) -> Sequence[SSAValue]:
+            known = x in memo or not any((source.symbol, p) in self.twins for p in depends(x))
+            return () if known else operands_of(x)
+
+        return [self._push_one(source, x, memo, body) for x in inner_first(v, before)][-1]
+
+    def _push_one(
+        self, source: InputOp | NodeOp, v: SSAValue, memo: dict[SSAValue, SSAValue], body: Body
+    ) -> SSAValue | None:
+        """The same of a value of whose operands it is known."""
         if v in memo:
             return memo[v]
         if not any((source.symbol, p) in self.twins for p in self.dependence[source.symbol].of(v)):
@@ -281,7 +295,7 @@ class _Tangent:
             if key in self.seeds and key not in self.cut:
                 memo[v] = body.add(arith.AddfOp(memo[v], source.arg(self.seeds[key])))
             return memo[v]
-        parts = [(i, self._push(source, o, memo, body)) for i, o in enumerate(op.operands)]
+        parts = [(i, memo.get(o)) for i, o in enumerate(op.operands)]
         total: SSAValue | None = None
         if isinstance(op, arith.SelectOp):
             arms = [p if p is not None else body.constant(0.0, v.type) for _, p in parts[1:]]
