@@ -248,7 +248,7 @@ class _Conversion:
         count = port.count
         if isinstance(count, IndexExpr) and (data := op.port(count.name or "")) is not None:
             n = self.gates.value(op, op.arg(data.name), UplType.INT)
-            return lambda body, values: values[n]
+            return lambda body, values: body.add(arith.MaxSIOp(values[n], body.constant(0, i64)))  # below 0 is 0
         if count is Special.CARRIED:
             cases, count = carried(self.sets, op, [w.arrow for w in g.ways], self._refused)
         else:
