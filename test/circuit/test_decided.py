@@ -84,6 +84,36 @@ def test_places_without_an_element_miss_no_token(places: str) -> None:
     assert np.asarray(found["O"]).tobytes() == np.asarray(right["O"], np.float32).tobytes()
 
 
+def test_a_number_of_summands_below_0_is_0() -> None:
+    """Data announce how many summands come."""
+    p = upl.load("""program announced
+    param n >= 1
+    input A<i> in 0<=i<2 { -> S.a }
+    input K<i>: int in 0<=i<2 { -> S.k }
+    input N<j>: int in 0<=j<n { -> T.c }
+    output O<j> in 0<=j<n
+    node S<i> { in a, k: int; if k >= 0: a -> T.x<k> }
+    node T<j> in 0<=j<n { in c: int, @(max) x[c]; x -> O<j> }
+    """)
+    given = {"A": [1.5, -2.5], "K": [0, -1], "N": [1, -2]}
+    found = upl.compile(p, engine="circuit")(**given)
+    assert np.asarray(found["O"]).tolist() == [1.5, -np.inf]
+
+
+def test_the_greatest_of_no_integers_has_no_word() -> None:
+    """It is the least integer of 64 bits: where data may announce no summand, there is no circuit."""
+    text = """program announced
+    input A<i>: int in 0<=i<2 { -> S.a }
+    input K<i>: int in 0<=i<2 { -> S.k }
+    input N<j>: int in 0<=j<2 { -> T.c }
+    output O<j>: int in 0<=j<2
+    node S<i> { in a: int, k: int; a -> T.x<k> }
+    node T<j> in 0<=j<2 { in c: int, @(max) x[c]: int; x -> O<j> }
+    """
+    with pytest.raises(upl.UplError, match="integers that may have no summands"):
+        upl.compile(upl.load(text), engine="circuit")(A=[1, -2], K=[0, 0], N=[2, 0])
+
+
 WRONG: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "an index": ("routing", {"A": [1.0, 2.0], "K": [0, 2]}, "UPL1601", "a token of S -> T.x goes to an index"),
     "a token twice": ("routing", {"A": [1.0, 2.0], "K": [1, 1]}, "UPL1601", "tokens are left over in `T`"),

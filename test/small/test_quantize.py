@@ -44,7 +44,40 @@ def test_what_is_open_is_not_decided() -> None:
     assert isinstance(open_, Maybe)
     with pytest.raises(Undecided):
         bool(open_)
-    assert ON_INTERVALS["float"](open_) == Interval(0, 1)
+    as_number = ON_INTERVALS["float"](open_)
+    assert (as_number.low, as_number.high) == (0, 1)
+    for same in (Interval(0, 2) == Interval(0, 2), Interval(0, 2) == 1.0, Interval(0, 2) != 1.0, open_ != True):  # noqa: E712
+        assert isinstance(same, Maybe)
+    assert (Interval(1, 1) == 1.0) is True and (Interval(1, 1) != 1.0) is False and (Interval(0, 2) != 3.0) is True
+
+
+NARROW = {  # bodies, with data, the range of inputs, and other data in it whose results are larger
+    "equal": ("(a == 0)*100", [0.5, -0.5], (-0.5, 0.5), [0.0]),
+    "one or the other": ("(((a > 0) != (a > 5)) != true)*100", [0.5, 0.25], (-0.5, 0.5), [-0.5]),
+    "compared alone": ("a > b ? 1.0 : 0.0", [1000.0, 3.0], (0, 1000), [1000.0, 900.0]),
+    "floor": ("floor(a*3)*1.0", [0.5, -0.5], (-2, 2), [2.0]),
+    "a constant that is rounded": ("a*1.5", [70.0], (0, 70), [70.0]),
+    "a coarse step": ("a*a*33", [1.5], (0, 1.5), [1.5]),
+}
+
+
+@pytest.mark.parametrize(("body", "data", "range_", "other"), NARROW.values(), ids=NARROW)
+def test_what_is_proved_not_to_saturate_does_not(
+    body: str, data: list[float], range_: tuple[float, float], other: list[float]
+) -> None:
+    """Each type with the bits that are proved gives what a type with many more bits before the point does."""
+    p = upl.load(f"""program p
+    param n >= 1
+    input A<i> in 0<=i<n {{ -> F.a; -> F.b<n-1-i> }}
+    output O<i>
+    node F<i> {{ in a, b; {body} -> O }}
+    """)
+    found = upl.quantize(p, {"A": data}, ranges={"A": range_}, error=1e9)
+    for t in found.tried if found.by_proof else ():
+        if t.real.startswith("q"):
+            fraction = t.bits - found.integer
+            wide = f"q{32 - fraction}.{fraction}"
+            assert (upl.compile(p, real=t.real)(A=other)["O"] == upl.compile(p, real=wide)(A=other)["O"]).all(), t.real
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -97,7 +130,8 @@ output O<i>
 node F<i> { in a; if a > 0: a -> O; if a <= 0: -a -> O }
 """
     found = upl.quantize(upl.load(text), {"A": np.array([1.0, -2, 3, -4])})
-    assert found.proved == "a comparison of data decides what is computed" and not found.by_proof and found.integer == 5
+    assert found.proved == "a comparison of data, or an integer made of them, decides what is computed"
+    assert not found.by_proof and found.integer == 5
 
 
 @pytest.mark.parametrize(

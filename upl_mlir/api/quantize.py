@@ -115,11 +115,11 @@ def quantize(
             try:
                 Engine(op, bound, real=Kind.watched(noted)).run(given)
             except Undecided:
-                return "a comparison of data decides what is computed"
+                return "a comparison of data, or an integer made of them, decides what is computed"
             return (noted.low, noted.high)
 
         # The rounding of a type moves results by half a step each; that of the narrowest one counts.
-        half = 2.0 ** -(max(1, min(widths, default=MAX_BITS) - least - DEARER) + 1)
+        half = 2.0 ** -(max(0, min(widths, default=MAX_BITS) - least - DEARER) + 1)
         proved = on_intervals(half)
         by_proof = not isinstance(proved, str) and _bits(*proved) <= least + DEARER
         integer = _bits(*proved) if by_proof and not isinstance(proved, str) else least + MARGIN

@@ -19,9 +19,9 @@ class Undecided(Exception):
     """What happens next depends on where in their intervals numbers are."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Interval:
-    """All numbers from `low` to `high`."""
+    """All numbers from `low` to `high`.  Two of them are equal, as numbers are, if both are the same one number."""
 
     low: float
     high: float
@@ -79,15 +79,50 @@ class Interval:
     def __ge__(self, other: Interval | float) -> bool | Maybe:
         return Interval.of(other) <= self
 
+    def __eq__(self, other: object) -> bool | Maybe:  # pyright: ignore[reportIncompatibleMethodOverride]
+        if not isinstance(other, Interval | float | int):
+            return NotImplemented
+        o = Interval.of(other)
+        return _decided(self.low == self.high == o.low == o.high, self.high < o.low or self.low > o.high)
+
+    def __ne__(self, other: object) -> bool | Maybe:  # pyright: ignore[reportIncompatibleMethodOverride]
+        same = self == other
+        return same if isinstance(same, Maybe) else not same
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
     def __float__(self) -> float:
         return self.low
 
+    def __int__(self) -> int:
+        if int(self.low) != int(self.high):
+            raise Undecided
+        return int(self.low)
+
 
 class Maybe:
-    """A truth value that depends on where in their intervals numbers are; whoever must know it raises Undecided."""
+    """A truth value that depends on where in their intervals numbers are; whoever must know it raises Undecided, and so does
+    an integer that is made of it."""
 
     def __bool__(self) -> bool:
         raise Undecided
+
+    def __ne__(self, other: object) -> Maybe:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return self
+
+    __eq__ = __ne__  # pyright: ignore[reportAssignmentType]
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    def __int__(self) -> int:
+        raise Undecided
+
+    __index__ = __int__
+
+    def _counts(self, other: object) -> Maybe:
+        raise Undecided
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _counts
+    __lt__ = __le__ = __gt__ = __ge__ = _counts
 
 
 def _decided(yes: bool, no: bool) -> bool | Maybe:
@@ -176,7 +211,8 @@ ON_INTERVALS: Mapping[str, Callable[..., Any]] = {
 
 @dataclass(eq=False)
 class Watch(Arithmetic):
-    """Notes the range of all results.  `error`: what a result may be off by, which widens intervals."""
+    """Notes the range of all results.  `error`: what a result may be off by, which widens intervals: half a step, a power of
+    two, of a type that has all multiples of the step."""
 
     error: float = 0.0
     low: float = 0.0
@@ -187,6 +223,8 @@ class Watch(Arithmetic):
     def round(self, x: Any) -> Any:
         """The result itself, noted."""
         self.results += 1
+        if self.rounds(x):
+            x = Interval.of(x)
         if isinstance(x, Interval):
             if self.error:
                 x = Interval(_down(x.low - self.error), _up(x.high + self.error))
@@ -196,6 +234,10 @@ class Watch(Arithmetic):
         else:
             self.low, self.high = min(self.low, x), max(self.high, x)
         return x
+
+    def rounds(self, x: Any) -> bool:
+        """Whether a number by itself, such as a constant, may be another one in the type."""
+        return bool(self.error) and not isinstance(x, Interval) and not (x / (2 * self.error)).is_integer()
 
     def quotient(self, a: Any, b: Any) -> Any:
         """a / b."""

@@ -38,7 +38,7 @@ from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.engines.interp.exprs import Scope, Writer, number_text, tuple_text
 from upl_mlir.engines.interp.ieee import round_f32
 from upl_mlir.engines.interp.plan import Arrow, Mode, Plan
-from upl_mlir.engines.interp.small import small_text
+from upl_mlir.engines.interp.small import ROUND, small_text
 from upl_mlir.ops import FUNCTIONS
 
 
@@ -226,7 +226,8 @@ class Body:
             case Kind.F32:
                 return number_text(round_f32(float(value)))
             case _:
-                return number_text(kind.nearest(float(value)))
+                text = number_text(kind.nearest(float(value)))
+                return f"{ROUND}({text})" if kind.watch is not None and kind.watch.rounds(float(value)) else text
 
     def _symbol(self, name: str) -> int | float:
         if name in self.plan.ctx.constants:

@@ -240,10 +240,8 @@ class Engine:
     def _values(self, port: HostPort, array: NDArray[Any]) -> list[Any]:
         """The elements of the domain, in lexicographic order, as Python values."""
         given = np.asarray(array)[port.inside]
-        if given.dtype == object:  # intervals
-            return given.tolist()
         with np.errstate(over="ignore"):  # a real beyond f32 is an infinity
-            values = given.astype(port.dtype).tolist()
+            values = given.tolist() if given.dtype == object else given.astype(port.dtype).tolist()  # object: intervals
         if self._rounded is not None and port.type is UplType.REAL:
             return list(map(self._rounded, values))
         return values

@@ -43,7 +43,7 @@ from upl_mlir.passes.predicate.plan import said_by
 from upl_mlir.passes.predicate.spreads import Spreads
 from upl_mlir.passes.predicate.ways import Coming, Group
 from upl_mlir.poly.describe import describe
-from upl_mlir.poly.expr import IndexExpr
+from upl_mlir.poly.expr import Formula, IndexExpr
 from upl_mlir.poly.sets import PSet
 
 
@@ -248,7 +248,7 @@ class _Conversion:
         count = port.count
         if isinstance(count, IndexExpr) and (data := op.port(count.name or "")) is not None:
             n = self.gates.value(op, op.arg(data.name), UplType.INT)
-            return lambda body, values: values[n]
+            return lambda body, values: body.add(arith.MaxSIOp(values[n], body.constant(0, i64)))  # below 0 is 0
         if count is Special.CARRIED:
             cases, count = carried(self.sets, op, [w.arrow for w in g.ways], self._refused)
         else:
@@ -441,10 +441,17 @@ class _Conversion:
 
     def literal(self, body: Body, gather: Gather, type_: UplType, value: float) -> SSAValue:
         """What changes nothing in a gather, or its value for no summands."""
-        if type_ is UplType.INT:
-            most = (1 << self.integers - 1) - 1
-            return body.constant(gather.empty_integer(-most - 1, most), i64)
-        return body.constant(value, type_.mlir())
+        return body.constant(self.no_integers(gather), i64) if type_ is UplType.INT else body.constant(value, type_.mlir())
+
+    def no_integers(self, gather: Gather) -> int:
+        """What changes nothing in a gather of the engine's integers."""
+        return gather.empty_integer(-1 << self.integers - 1, (1 << self.integers - 1) - 1)
+
+    def _may_be_none(self, op: Endpoint, p: Port) -> bool:
+        """Whether a gather may wait for no summand."""
+        if not isinstance(p.count, IndexExpr) or counted_by(op, p):
+            return isinstance(p.count, IndexExpr)
+        return not self.sets.domain(op.symbol).constrain(Formula.compare(p.count, "<=", 0)).is_empty()
 
     def _value(self, merge: Draft, count: str, op: Endpoint, p: Port, ways: Sequence[Coming], n: IndexExpr) -> None:
         """The value of an input by way of a merge node."""
@@ -459,10 +466,13 @@ class _Conversion:
                 return chosen(body, go(body, values), values[brings], self.literal(body, gather, p.type, gather.neutral))
 
             self._to(w, masked, merge, port)
+        may_be_none = p.open or self._may_be_none(op, p)
+        if may_be_none and p.type is UplType.INT and self.no_integers(gather) != gather.empty_integer():
+            what = f"a gather `{gather.value}` of integers that may have no summands has no circuit yet (in `{op.symbol}`)"
+            raise error("UPL2002", what, span_of(ways[0].arrow.send), help=OTHER_ENGINES)
         for w in ways:
             w.arrow.send.detach()
             w.arrow.send.erase()
-        may_be_none = p.open or (isinstance(p.count, IndexExpr) and not (p.count.constant or 0) > 0)
 
         def whole(body: Body, values: Values) -> SSAValue:
             if not may_be_none:
