@@ -221,6 +221,8 @@ class _Truths:
                 return self._compared(t, asks.predicate.value.data, a, b, cons)
             case Apply(_, arith.MaxSIOp(), (a, b)):
                 left, right = _index(a), _index(b)
+                if _bit(a) is not None and right == IndexExpr.of(0):
+                    return a
                 more = left is not None and right is not None and self.lin.implies(cons, Con(left - right))
                 return a if more else t
             case Apply(_, arith.SelectOp(), (c, yes, no)):
