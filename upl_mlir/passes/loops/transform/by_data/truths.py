@@ -271,6 +271,8 @@ class _Truths:
             yes, no = (_number(self._compared(t, asks, x, b, cons)) for x in a.args[1:])
             if yes is not None and no is not None and yes != no:
                 return a.args[0] if yes else _negated(a.args[0]) or Apply(Kind.BOOL, _NOT, (a.args[0], Number(Kind.BOOL, 1)))
+        if asks == _EQ and (most := self._fits(a, b, cons)) is not None:
+            return Apply(Kind.BOOL, _FITS, most)
         left, right = _index(a), _index(b)
         if left is None or right is None or asks not in _YES:
             return t
@@ -285,6 +287,16 @@ class _Truths:
         if holds is not None and not self.lin.feasible((*cons, holds)):
             return Number(Kind.BOOL, 0)
         return t
+
+    def _fits(self, a: Term, b: Term, cons: Cons) -> tuple[Term, Term] | None:
+        """``max(min(x, u), 0) == max(x, 0)`` is ``x <= u`` where u is at least 0."""
+        match a, b:
+            case Apply(_, arith.MaxSIOp(), (Apply(_, arith.MinSIOp(), (x, u)), low)), Apply(_, arith.MaxSIOp(), (y, zero)):
+                most, none = _index(u), IndexExpr.of(0)
+                fits = alike(x, y) and _index(low) == none == _index(zero)
+                return (x, u) if fits and most is not None and self.lin.implies(cons, Con(most)) else None
+            case _:
+                return None
 
 
 _SURE = arith.SelectOp | arith.ExtUIOp | arith.MinSIOp | arith.MaxSIOp | arith.IndexCastOp
@@ -401,5 +413,6 @@ def _joined(parts: Sequence[Part]) -> list[Part]:
 _NOT = arith.XOrIOp(arith.ConstantOp(IntegerAttr(1, 1)), arith.ConstantOp(IntegerAttr(1, 1)))
 _ONE = arith.ConstantOp(IntegerAttr(1, 64))
 _LEAST, _GREATEST, _MINUS = arith.MinSIOp(_ONE, _ONE), arith.MaxSIOp(_ONE, _ONE), arith.SubiOp(_ONE, _ONE)
+_FITS = arith.CmpiOp(_ONE, _ONE, "sle")
 _OR = arith.OrIOp(arith.ConstantOp(IntegerAttr(1, 1)), arith.ConstantOp(IntegerAttr(1, 1)))
 """Operations to make terms of."""
