@@ -118,11 +118,16 @@ def quantize(
                 return "a comparison of data, or an integer made of them, decides what is computed"
             return (noted.low, noted.high)
 
-        # The rounding of a type moves results by half a step each; that of the narrowest one counts.
-        half = 2.0 ** -(max(0, min(widths, default=MAX_BITS) - least - DEARER) + 1)
-        proved = on_intervals(half)
-        by_proof = not isinstance(proved, str) and _bits(*proved) <= least + DEARER
-        integer = _bits(*proved) if by_proof and not isinstance(proved, str) else least + MARGIN
+        # The rounding of a type moves results by half a step each; that of the narrowest one with so many bits counts.
+        proved, by_proof, integer = "", False, least + MARGIN
+        for bits in range(least, least + DEARER + 1):
+            narrowest = min((w for w in widths if w >= max(2, bits)), default=MAX_BITS)
+            proved = on_intervals(2.0 ** -(max(0, narrowest - bits) + 1))
+            by_proof = not isinstance(proved, str) and _bits(*proved) <= bits
+            if by_proof:
+                integer = bits
+            if by_proof or isinstance(proved, str):
+                break
         names = [f"q{integer}.{w - integer}" for w in sorted(widths) if w >= max(2, integer)]
         kinds = sorted(map(Kind.of, ("bf16", "f16", *names)), key=_width)
         reals = [n for n in exact if ports[n].type is UplType.REAL]
