@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import struct
+from array import array
 
 
 def divide(a: float, b: float) -> float:
@@ -17,10 +17,9 @@ def divide(a: float, b: float) -> float:
 
 def as_single(x: float) -> float:
     """The nearest number of binary32: an infinity where that is beyond the greatest."""
-    try:
-        return struct.unpack("<f", struct.pack("<f", x))[0]
-    except OverflowError:
-        return math.copysign(math.inf, x)
+    cell = array("f", (0.0,))
+    cell[0] = x
+    return cell[0]
 
 
 def power(a: float, b: float) -> float:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import gc
 import random
 import time
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -187,7 +188,7 @@ class Engine:
         space |= ieee.FUNCTIONS
         space |= small_names(plan.real)
         space |= {
-            "copysign": ieee.math.copysign, "INF": ieee.math.inf, "NAN": ieee.math.nan, "F": ieee.array("f", (0.0,)),
+            "copysign": ieee.math.copysign, "INF": ieee.math.inf, "NAN": ieee.math.nan, "F": array("f", (0.0,)),
             "FIRST": itemgetter(0), "PORTS": [n.ports for n in plan.nodes], "ARROWS": plan.arrows,
             "SOURCES": [*(n.op for n in plan.nodes), *plan.inputs],
             "NAMES": [op.symbol for op in (*(n.op for n in plan.nodes), *plan.inputs)],

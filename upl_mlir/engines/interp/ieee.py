@@ -7,7 +7,6 @@ that have no value raise `Trap`; the engine adds the node and the index.
 from __future__ import annotations
 
 import math
-from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -171,8 +170,4 @@ def round_away(x: float) -> float:
     return math.copysign(float(down + (abs(x) - down >= 0.5)), x)
 
 
-def round_f32(x: float) -> float:
-    """The nearest f32 value, as a Python float; infinities where it is too large."""
-    cell = array("f", (0.0,))
-    cell[0] = x
-    return cell[0]
+round_f32 = floats.as_single

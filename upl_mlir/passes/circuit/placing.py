@@ -182,13 +182,15 @@ class Placing:
         for parts in [bare] if group[0].name in given else options(bare, wish):
             with refused:
                 made = after(placed, parts, self.shared)
-                same = len(group) == 1 and (not equal or cost(made[0].nest) == cost(equal[0][0].nest))
-                if equal and not same and (best := self._first_of(placed, equal, refused, ports)) is not None:
-                    return best
-                equal = [*equal, made] if same and len(equal) < MOST_COMPARED else [made]
-                enough = len(group) > 1 or len(equal) == MOST_COMPARED
-                if enough and (best := self._first_of(placed, equal, refused, ports)) is not None:
-                    return best
+                if equal and cost(made[0].nest) != cost(equal[0][0].nest):
+                    if (best := self._first_of(placed, equal, refused, ports)) is not None:
+                        return best
+                    equal = []
+                equal = [*equal, made]
+                if len(group) > 1 or len(equal) == MOST_COMPARED:
+                    if (best := self._first_of(placed, equal, refused, ports)) is not None:
+                        return best
+                    equal = []
         best = self._first_of(placed, equal, refused, ports)
         if best is None:
             raise refused.error()
