@@ -17,7 +17,9 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 ROUNDS, CALLS = 12, 4
-"""Rounds of so many calls of each in turn, at most."""
+"""Rounds of so many calls of each in turn, at least unless they are slow."""
+LEAST_S = 5.0
+"""What all calls of a row take at least: what else runs on a computer slows short calls for seconds."""
 ROUND_S = 1.0
 """What a round takes at most, if more than one call of each takes longer."""
 PEERS = ("scipy", "JAX", "numba", "PyTorch")
@@ -143,8 +145,9 @@ def measured(row: Row, *, token: bool) -> str:
 def least(calls: Mapping[str, Call]) -> dict[str, float]:
     """Milliseconds of the fastest call of each, in turns."""
     found = dict.fromkeys(calls, float("inf"))
-    spent = 0.0
-    for _ in range(ROUNDS):
+    spent, done = 0.0, 0
+    while done < ROUNDS or spent < LEAST_S:
+        done += 1
         for name, call in calls.items():
             for _ in range(CALLS):
                 start = time.perf_counter()
