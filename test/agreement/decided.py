@@ -149,14 +149,14 @@ def _compared(case: Case, one: Any, code: Any, *, real: bool, exact: bool) -> Co
             got = code(**arrays, **case.params)
         except upl.UplError as e:
             if error is None or _said(e) != _said(error):
-                raise Broken(f"native: {e}\ninterpreter: {error or 'no error'}\n{_shown(case, arrays)}") from None
+                raise Broken(f"native: {e}\ninterpreter: {error or 'no error'}\n{shown(case, arrays)}") from None
             found["wrong data, the same error" + (" by C++" if real else "")] += 1
             continue
         if error is not None:
-            raise Broken(f"native: no error\ninterpreter: {error}\n{_shown(case, arrays)}")
+            raise Broken(f"native: no error\ninterpreter: {error}\n{shown(case, arrays)}")
         where = difference(expected, got, exact=exact)
         if where is not None:
-            raise Broken(f"{where}\n{_shown(case, arrays)}")
+            raise Broken(f"{where}\n{shown(case, arrays)}")
         found[f"right data, equal: {_way(code, real=real)}"] += 1
     return found
 
@@ -180,6 +180,7 @@ def _said(e: upl.UplError) -> list[Any]:
     return sorted(found)
 
 
-def _shown(case: Case, arrays: Arrays) -> str:
+def shown(case: Case, arrays: Arrays) -> str:
+    """Sizes, data and text of a case."""
     data = {n: np.asarray(a).tolist() for n, a in arrays.items()}
     return f"at {dict(case.params)}: {data}\n{case.program}"

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FIRST = 1_000_000  # the tests' seeds lie below
 STARTS = {"native": 2_000_000, "machine": 4_000_000, "conditions": 8_000_000, "wide": 9_001_000, "names": 10_000_000,
           "circuit": 12_000_000, "rare": 14_000_000, "decided": 16_000_000, "ranks": 18_000_000,
-          "steps": 20_000_000}
+          "steps": 20_000_000, "chosen": 22_000_000}
 """Of campaigns whose programs are to be others than those of "engines"."""
 
 

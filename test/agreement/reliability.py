@@ -64,6 +64,11 @@ ABOUT = {
         "Every output bit is the reference's (within rounding where there are functions), and the clocks are those "
         "that were predicted."
     ),
+    "chosen": (
+        "Random programs that data decide, as circuits: pieces with data that may be wrong, chains of stages and their "
+        "gradients. A program may be refused with a code. Otherwise its plan is proved, on right data every output bit is "
+        "the interpreter's (within rounding where there are functions), and on wrong data there is an error."
+    ),
     "engines": (
         "Random right programs on every engine, against the reference (up to seed 1001456: the "
         "interpreter). On dyadic data, for which no order "

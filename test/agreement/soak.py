@@ -102,6 +102,12 @@ def _decided(seed: int, tally: Tally) -> None:
     _counted("decided", decided, seed, tally)
 
 
+def _chosen(seed: int, tally: Tally) -> None:
+    from agreement.circuits import chosen
+
+    _counted("chosen", chosen, seed, tally)
+
+
 def _steps(seed: int, tally: Tally) -> None:
     from agreement.steps import steps
 
@@ -130,12 +136,13 @@ CAMPAIGNS = {
     "native": Campaign(0.13, lambda s, t: examine(s, ["native"], t, size=_few(s))),
     "machine": Campaign(0.08, lambda s, t: examine(s, ["machine"], t, size=(2, 2, 3, 2)[s % 4])),
     "circuit": Campaign(0.08, lambda s, t: examine(s, ["circuit"], t, size=(2, 3, 2, 2)[s % 4])),
+    "chosen": Campaign(0.03, _chosen),
     "rare": Campaign(0.03, lambda s, t: examine(s, ["rare"], t, size=(2, 2, 3, 2)[s % 4])),
     "engines": Campaign(0.04, lambda s, t: examine(s, ["engines"], t, size=_size(s))),
     "decided": Campaign(0.05, _decided),
     "steps": Campaign(0.04, _steps),
     "conditions": Campaign(0.10, _conditions),
-    "wide": Campaign(0.09, _wide),
+    "wide": Campaign(0.06, _wide),
     "names": Campaign(0.01, _names),
     "gradients": Campaign(0.18, lambda s, t: examine(s, ["gradients"], t, size=_size(s))),
     "programs": Campaign(0.04, lambda s, t: examine(s, WHOLE, t)),

@@ -94,6 +94,15 @@ output O<j> in 0<=j<n
 node S<i> { in k: int, a; a*2 -> T.x<k> }
 node T<j> in 0<=j<n { in x; x+1 -> O<n-1-j> }
 """
+SCATTERED = """program scattered
+param n >= 1
+input K<i>: int in 0<=i<n { -> S.k }
+input A<i> in 0<=i<n { -> S.a }
+output O<j> in 0<=j<=n
+output M<j> in 0<=j<=n
+node S<i> { in k: int, a; if a > 0: a*2 -> H.s<k>; a -> H.m<k> }
+node H<j> in 0<=j<=n { in @(+) s[##], @(max) m[##]; s -> O; m -> M }
+"""
 WINDOW = """program window
 param n >= 1
 input K<i>: int in 0<=i<n { -> S.k }
@@ -168,6 +177,9 @@ PROGRAMS: dict[str, Decided] = {
     "branch": Decided(BRANCH, one, lambda rng, s: {"A": reals(rng, s["n"])}),
     "histogram": Decided(HISTOGRAM, lambda n: {"n": n, "b": 3}, keys),
     "routing": Decided(ROUTING, one, lambda rng, s: {"A": reals(rng, s["n"]), "K": rng.permutation(s["n"])}),
+    "scattered": Decided(
+        SCATTERED, one, lambda rng, s: {"A": reals(rng, s["n"]), "K": rng.integers(0, s["n"] + 1, s["n"])}
+    ),
     "window": Decided(WINDOW, one, windows),
     "inputs": Decided(INPUTS, one, lambda rng, s: {"A": reals(rng, s["n"])}),
     "deep": Decided(DEEP, one, lambda rng, s: {"A": reals(rng, s["n"])}),

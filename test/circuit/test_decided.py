@@ -3,11 +3,12 @@ is told.  `make test` runs two of them; the others are slow."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from circuit.decided import PROGRAMS
+from circuit.decided import PROGRAMS, reals
 
 import upl_mlir as upl
 from upl_mlir.engines.circuit.engine import CircuitEngine, run
@@ -36,12 +37,18 @@ def test_a_circuit_computes_as_the_interpreter(name: str, n: int, lanes: int) ->
 def same_as_the_interpreter(name: str, n: int, lanes: int, real: str = "f32") -> None:
     """Three runs without a reset, then the same with ports that wait at random."""
     case = PROGRAMS[name]
-    sizes = case.sizes(n)
-    p = upl.load(case.text)
+    compared(upl.load(case.text), case.sizes(n), case.data, n, lanes, real)
+
+
+Data = Callable[[Any, dict[str, int]], dict[str, Any]]
+
+
+def compared(p: upl.Program, sizes: dict[str, int], data: Data, n: int, lanes: int, real: str) -> None:
+    """The same of a program with sizes and data."""
     engine = CircuitEngine(p.infer_domains().module, sizes, wish(lanes, real=real))
     assert [str(x) for x in proofs(engine.plan) if not x.holds] == []
     rng = np.random.default_rng(n)
-    given = [case.data(rng, sizes) for _ in range(3)]
+    given = [data(rng, sizes) for _ in range(3)]
     interpreter = upl.compile(p, engine="interp", real=real, gather="ordered")
     wanted = [dict(interpreter(**arrays, **sizes)) for arrays in given]
     dense = [engine.given(bind_arrays(p.op, host_ports(p.op, sizes, np.dtype(np.float32)), arrays)) for arrays in given]
@@ -54,6 +61,16 @@ def same_as_the_interpreter(name: str, n: int, lanes: int, real: str = "f32") ->
                 assert array.tobytes() == np.asarray(right[output], array.dtype).tobytes(), output
         if not hold_in and not hold_out:
             assert streamed.cycles == cycles(engine.plan, 3)
+
+
+def test_the_gradients_of_a_sparse_product() -> None:
+    """How many products an element of X is in is data: what comes back for it ends when nothing more can come."""
+    p, case = upl.load(PROGRAMS["spmv"].text), PROGRAMS["spmv"]
+
+    def data(rng: np.random.Generator, sizes: dict[str, int]) -> dict[str, Any]:
+        return {**case.data(rng, sizes), "d_Y": reals(rng, sizes["m"])}
+
+    compared(upl.vjp(p, of="Y", wrt=["V", "X"]), case.sizes(2), data, 2, 1, "f32")
 
 
 @pytest.mark.parametrize("name", ["halves", "largest"])
@@ -117,17 +134,18 @@ def test_the_greatest_of_no_integers_has_no_word() -> None:
 WRONG: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "an index": ("routing", {"A": [1.0, 2.0], "K": [0, 2]}, "UPL1601", "a token of S -> T.x goes to an index"),
     "a token twice": ("routing", {"A": [1.0, 2.0], "K": [1, 1]}, "UPL1601", "tokens are left over in `T`"),
+    "an open one": ("scattered", {"A": [1.0, 2.0], "K": [0, 3]}, "UPL1601", "a token of S -> H.s goes to an index"),
     "a large integer": ("routing", {"A": [1.0, 2.0], "K": [0, 1 << 31]}, "UPL1504", "`K<1>` is 2147483648"),
 }
 
 
 def test_a_run_that_goes_wrong_is_told() -> None:
-    f = upl.compile(upl.load(PROGRAMS["routing"].text), engine="circuit")
+    made = {name: upl.compile(upl.load(PROGRAMS[name].text), engine="circuit") for name in ("routing", "scattered")}
     for name, given, code, message in WRONG.values():
-        assert name == "routing"
         with pytest.raises(upl.UplError, match=code) as caught:
-            f(**given)
+            made[name](**given)
         assert message in str(caught.value)
+    f = made["routing"]
     assert np.asarray(f(A=[1.0, 2.0], K=[1, 0])["O"]).tolist() == [3.0, 5.0]
 
 

@@ -64,7 +64,7 @@ def if_convert(program: ProgramOp, integers: int = 64, *, compared: bool = False
 
     Raises UplError: UPL1821 where data decide more than bits can say, UPL1823 for an index that may have no value."""
     require_values(of_values(ProgramSets(program), is_made), "the conversion")
-    sure = surely_fires(ProgramSets(program)) if compared else set[str]()
+    sure = surely_fires(ProgramSets(program))
     for op in nodes(program):
         if op.symbol not in sure:  # who fires in any case has a gather that ends when all arrows have been asked
             refuse_open(op)
