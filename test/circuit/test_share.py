@@ -158,3 +158,35 @@ def test_words_are_kept_until_the_process_that_reads_last_has_read_them() -> Non
     wrong = replace(plan, inputs=tuple(early if i is weights else i for i in plan.inputs))
     refuted = [p for p in proofs(wrong) if not p.holds]
     assert [p.claim for p in refuted] == ["a word is kept until it is read"]
+
+
+FIRST = """program first
+input X<k> in 0<=k<4 { ## -> M.x<*,k> }
+input W<i,k> in 0<=i<2, 0<=k<4 { -> M.w }
+input V<i,k> in 0<=i<2, 0<=k<4 { -> Q.v<i,k> }
+input A<i> in 0<=i<2 { -> U.a; -> O.a }
+node M<i,k> { in x, w; x*w -> S.s<i> }
+node Q<i,k> in 0<=i<2, 0<=k<4 { in v; v*v -> S2.s<i> }
+node S<i> { in @(+) s[4]; s -> U.s }
+node S2<i> { in @(+) s[4]; s -> Z }
+node U<i> { in s, a; s*a -> Y }
+node O<i> { in a; sqrt(a)*a -> R }
+output Y<i> in 0<=i<2
+output R<i> in 0<=i<2
+output Z<i> in 0<=i<2
+"""
+
+
+def test_what_begins_first_may_use_a_unit_last() -> None:
+    """`R` needs no sum, but a root before its product, and is placed behind `Y`, which waits for a sum."""
+    p = upl.load(FIRST)
+    _, plan = planned_circuit(p.infer_domains().module.clone(), {}, Wish(1, share=True))
+    nests = {part.array: part.nest for part in plan.parts}
+    assert nests["R"].start < nests["Y"].start
+    assert all(proof.holds for proof in proofs(plan))
+    rng = np.random.default_rng(1)
+    given = {n: rng.integers(1, 9, port.shape()).astype(float) for n, port in p.inputs.items()}
+    found = upl.compile(p, engine="circuit", share=True)(**given)
+    right = upl.compile(p, engine="interp", real="f32", gather="ordered")(**given)
+    for name, array in right.items():
+        np.testing.assert_array_equal(found[name], array, err_msg=name)

@@ -194,3 +194,31 @@ def test_what_is_made_in_every_second_step_keeps_its_place(gather: str) -> None:
     assert not list(faults(plan(program.infer_domains(), gather=gather)))
     for steps in (1, 2, 21):
         compare(program, {"n": 40, "m": 33, "T": steps}, gather)
+
+
+NO_ENTRY = """program no_entry
+const N[1:2] = [1, 2]
+input X<m,l> in 1<=m<=2, 0<=l<=N[m]-1 { if 1>m-1 || l>N[m-1]-1: -> A.x<m,l> }
+input Y<m,l> in 1<=m<=2, 0<=l<=N[m]-1 { -> B.x }
+node A<m,l> in 1<=m<=2, 0<=l<=N[m]-1 {
+  in x
+  if !(1<=m-1 && l<=N[m-1]-1): x -> B.x
+  if x<0.5: x -> B.z<m,l>
+  if !(x<0.5): x -> B.z<m,l>
+  if m+1<=2 && l<=N[m+1]-1: -> B.x<m+1,l>
+}
+node B<m,l> {
+  in @(max) x[2], z
+  v = z<0.5 ? z : z-x
+  1.0 -> R<m,l>
+  if m+1<=2 && l<=N[m+1]-1: v+v -> A.x<m+1,l>
+}
+output R<m,l>
+"""
+
+
+@GATHERS
+def test_room_is_made_for_what_there_is(gather: str) -> None:
+    """The last step would read an entry that does not exist: it makes nothing."""
+    given = {"X": np.arange(4.0).reshape(2, 2), "Y": np.arange(4.0).reshape(2, 2)}
+    both(upl.load(NO_ENTRY), given, gather)

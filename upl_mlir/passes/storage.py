@@ -158,9 +158,16 @@ class Storage:
 
     def _by_entries(self, s: Statement) -> list[Cons]:
         """The constraints of a statement for each value of the fields that pick entries of arrays, if these are few: of a
-        bound that is an entry is known else only that it is one of all."""
-        cases = [s.cons]
+        bound that is an entry is known else only that it is one of all.  Where there is no such entry, nothing is there."""
         atoms = {a for c in s.cons for m, _ in c.e.terms for a in m}
+        exist: list[Con] = []
+        for a in atoms:
+            if isinstance(a, Lookup):
+                low, high = self.lin.ctx.entries(a.array)
+                exist += [Con(a.index - low, False), Con(high - a.index, False)]
+        if not exist:
+            return [s.cons]
+        cases = [(*s.cons, *exist)]
         for f in s.fields:
             if any(isinstance(a, Lookup) and f in a.index.names for a in atoms):
                 lo, hi = self.lin.bounds(s.cons, IndexExpr.of(f))
@@ -168,7 +175,7 @@ class Storage:
                     return [s.cons]
                 values = [IndexExpr.of(n) for n in range(lo, hi + 1)]
                 cases = [(*self._at(c, {f: v}), Con(IndexExpr.of(f) - v, True)) for c in cases for v in values]
-        return [c for c in cases if len(cases) == 1 or self.lin.feasible(c)]
+        return [c for c in cases if self.lin.feasible(c)]
 
     def _at(self, cons: Cons, values: dict[str, IndexExpr]) -> Cons:
         return self.lin.tidy(Con(self.lin.plain(c.e.substitute(values)), c.eq) for c in cons)

@@ -95,12 +95,15 @@ class Knowledge:
             return e.what
         return None
 
+    def entries(self, array: str) -> tuple[IndexExpr, IndexExpr]:
+        """The indices of the first and the last entry of an array, be its values known or not."""
+        if (table := self.arrays.get(array)) is not None:
+            return IndexExpr.of(table.lower), IndexExpr.of(table.lower + len(table.values) - 1)
+        return self.unknown[array].lower, self.unknown[array].upper
+
     def entry_exists(self, entry: Lookup) -> Formula:
         """Where an array has an entry, be its values known or not."""
-        if (table := self.arrays.get(entry.array)) is not None:
-            low, high = IndexExpr.of(table.lower), IndexExpr.of(table.lower + len(table.values) - 1)
-        else:
-            low, high = self.unknown[entry.array].lower, self.unknown[entry.array].upper
+        low, high = self.entries(entry.array)
         return Formula.compare(low, CmpOp.LE, entry.index) & Formula.compare(entry.index, CmpOp.LE, high)
 
     def read(self, array: str, i: int) -> int:

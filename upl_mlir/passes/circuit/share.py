@@ -187,13 +187,16 @@ def spans(parts: Sequence[Placed], shared: Shared) -> int:
     one run."""
     out = 0
     for group in shared:
-        in_turn = sorted((p for p in parts if p.array in group), key=lambda p: p.nest.start)
-        for n, later in enumerate(in_turn):
-            for earlier in in_turn[:n]:
-                if clear(earlier, later) > later.nest.start:
-                    raise NoLink(f"`{earlier.array}` and `{later.array}` use a unit at the same time")
-            for earlier in in_turn[: n + 1]:
-                out = max([out, *(end - begin for end, begin in _meets(later, earlier))])
+        members = [p for p in parts if p.array in group]
+        for n, a in enumerate(members):
+            for b in members[: n + 1]:
+                if a is b or clear(b, a) <= a.nest.start:  # who begins later may use the units first
+                    first, last = b, a
+                elif clear(a, b) <= b.nest.start:
+                    first, last = a, b
+                else:
+                    raise NoLink(f"`{b.array}` and `{a.array}` use a unit at the same time")
+                out = max([out, *(end - begin for end, begin in _meets(last, first))])
     return out
 
 
