@@ -181,6 +181,40 @@ def test_an_arrow_that_is_not_taken(engine: Any, condition: str) -> None:
     assert outcome(p, engine, d) == outcome(p, "reference", d) != "UPL1604"
 
 
+UNDER_CONDITIONS = [  # conditions on fields of an arrow, and what it sends
+    ("i>=1 && j<3", "N[i-1] + N[2-j]"),
+    ("i+j>0", "12 floordiv (i+j)"),
+    ("i+j<3 && i*j != 2", "(20000*(i+j))*(20000*(i+j))"),  # beyond 32 bits elsewhere
+    ("j != 0 && i mod j == 0", "i floordiv j"),
+    ("j == 0 || i mod j != 1", "(j == 0 ? 5 : i mod j)"),
+    ("(i+j < 3 ? 30000*i*30000*j : 1) != 1", "i"),
+]
+
+
+@pytest.mark.parametrize(("condition", "value"), UNDER_CONDITIONS)
+@pytest.mark.parametrize("engine", ["interp", "token", "native", "rtl"])
+def test_what_an_arrow_needs_where_it_is_taken(engine: Any, condition: str, value: str) -> None:
+    """Conditions on fields: what they need, or the value, where they do not hold makes no error."""
+    text = "program guarded\nconst N[0:2] = [1, 2, 3]\ninput B<i,j>: int in 0<=i<4, 1<=j<=3 { -> S.b<i,j-1> }\n"
+    text += "output Z<i,j>: int in 0<=i<4, 0<=j<3\nnode S<i,j> in 0<=i<4, 0<=j<3 {\n"
+    text += f"  in b: int\n  if {condition}: {value} + b -> Z\n  if !({condition}): b -> Z\n}}\n"
+    p, d = upl.load(text), {"B": np.arange(12).reshape(4, 3)}
+    found = outcome(p, engine, d)
+    assert isinstance(found, dict)
+    assert found == outcome(p, "reference", d)
+
+
+@pytest.mark.parametrize("engine", ["interp", "token", "native", "rtl"])
+def test_conditions_of_host_inputs_and_loops(engine: Any) -> None:
+    """`j != 0 && i mod j == 0` is right for every `j` (LANGUAGE 4), wherever it stands."""
+    text = "program divisors\ninput X<i,j> in 0<=i<4, 0<=j<4 { if j != 0 && i mod j == 0: -> S.s<> }\n"
+    text += "input Y<i> in 0<=i<4 { -> A }\nnode A<i> { in y; y #8 -> S.t<> for j in 0..3 if j != 0 && i mod j == 0 }\n"
+    text += "output Z\nnode S { in @(+) s[8], @(+) t[#]; s + t -> Z }\n"
+    x, y = np.arange(16.0).reshape(4, 4), np.array([1.0, 2.0, 4.0, 8.0])
+    wanted = sum(x[i, j] + y[i] for i in range(4) for j in range(1, 4) if i % j == 0)
+    assert outcome(upl.load(text), engine, {"X": x, "Y": y}) == {"Z": wanted}
+
+
 SLOPES = """program slopes
 const T[0:1] = [1.0, 2.0]
 input X<i>: real in 0<=i<3 { -> S.x<i> }

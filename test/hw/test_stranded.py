@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import upl_mlir as upl
 from upl_mlir.dialects.upl import Gather
 from upl_mlir.engines.rtl.observe.stranded import Leftover, stranded_error
 from upl_mlir.hw.image import Input, Node, ProgramImage, layout_fields
@@ -53,3 +55,18 @@ def test_a_long_list_is_cut() -> None:
     text = str(stranded_error(IMAGE, [X] * 25))
     assert "25 tokens are stranded" in text
     assert "and 5 more" in text
+
+
+ALONE = """program alone
+input X<i> in 0<=i<2 { TIMES -> B }
+output Y<i>
+node B<i> { in x; x -> Y }
+"""
+
+
+def test_what_is_left_of_a_token_that_fires_alone() -> None:
+    """A node without other inputs; `##` counts nothing."""
+    assert upl.compile(upl.load(ALONE.replace("TIMES", "##")), engine="rtl")(X=np.arange(2.0))["Y"].tolist() == [0, 1]
+    with pytest.raises(upl.UplError, match="UPL1701") as caught:
+        upl.compile(upl.load(ALONE.replace("TIMES", "#2")), engine="rtl")(X=np.arange(2.0))
+    assert "2 tokens are stranded" in str(caught.value)

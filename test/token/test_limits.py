@@ -63,6 +63,16 @@ node M<a,b,c,d,e> in 0<=a<100000, 0<=b<1000000, 0<=c<100000000, -100000<=d<=0, 0
     assert result.outputs["R"].tolist() == [x * x + 7 * x - x**3 for x in values.tolist()]
 
 
+def test_a_loop_ends_at_the_greatest_integer():
+    """It went on for ever."""
+    low, high = 2**63 - 3, 2**63 - 1
+    text = "program ends\ninput N: int { -> A.n }\n"
+    text += f"output Y<j>: int in {low}<=j<={high}\n"
+    text += f"node A {{ in n: int; n -> Y<j> for j in {low}..{high} }}\n"
+    for engine in ("interp", "token"):
+        assert upl.compile(upl.load(text), engine=engine)(N=3)["Y"].tolist() == [3, 3, 3]
+
+
 def test_an_index_beyond_all_bits_is_an_error():
     p = upl.load("""program p
 input A: int { -> M.x<A> }

@@ -203,8 +203,15 @@ class _Code:
         if op.unbounded is not None:
             times = microcode.Unbounded()
         elif op.multiplicity is not None:
-            times = microcode.FromRegister(self.registers[op.multiplicity])
+            times = self._times(op.multiplicity)
         return microcode.Send(target, self.registers[op.value], index, times, present=op.present is not None)
+
+    def _times(self, of: SSAValue) -> microcode.Multiplicity:
+        """A multiplicity that the text says is checked before the run; one below 1 is an error where the token is sent."""
+        op = of.owner
+        if isinstance(op, arith.ConstantOp) and isinstance(op.value, IntegerAttr) and op.value.value.data >= 1:
+            return microcode.Constant(op.value.value.data)
+        return microcode.FromRegister(self.registers[of])
 
     def _instruction(self, op: Operation) -> None:
         result = op.results[0]
@@ -221,11 +228,20 @@ class _Code:
                 self.register(result, predicate, None, *operands)
             case ttm.LoadOp():
                 table = self.assembler.table_number[op.symbol.root_reference.data]
+                self._readable(self.assembler.tables[table], op)
                 self.register(result, Op.LDTAB, table, *operands)
             case _:
                 if type(op) not in OPERATIONS:
                     raise error("UPL1735", f"the machine has no operation for `{op.name}` yet", span_of(op))
                 self.register(result, OPERATIONS[type(op)], None, *operands)
+
+    @staticmethod
+    def _readable(table: ttm.TableOp, at: Operation) -> None:
+        """UPL1731 for a read of an array with an entry that is no integer of the machine; domains may read it."""
+        wide = [v for v in table_values(table) if not -(2**31) <= v < 2**31]
+        if wide and _value_type(table.element) is ValueType.I32:
+            message = f"an entry of `{table.symbol}` is {wide[0]}, which does not fit the machine's 32-bit integers"
+            raise error("UPL1731", message, span_of(at))
 
     def _constant(self, op: arith.ConstantOp) -> None:
         value = op.value

@@ -23,6 +23,9 @@ from upl_mlir.hw.machine import Machine, Organisation
 from upl_mlir.hw.matching_unit.interface import InputMode
 from upl_mlir.hw.microcode import Constant, Instruction, Send, ToHost, ToNode, ValueType
 
+MAX_FIELD_BITS = 31
+"""Bits of an index field: values of indices are computed as signed integers of 32 bits."""
+
 
 @dataclass(frozen=True)
 class IndexField:
@@ -148,6 +151,9 @@ class ProgramImage:
             need(len(node.fields), token.max_fields, "token.max_fields", where, "index fields", node.span)
             need(len(node.inputs), token.max_inputs, "token.max_inputs", where, "inputs", node.span)
             need(tag_bits, token.tag_bits, "token.tag_bits", where, "bits of tag", node.span)
+            for wide in (f for f in node.fields if f.bits > MAX_FIELD_BITS):
+                what = f"the field `{wide.name}` of {where} needs {wide.bits} bits, the machine has {MAX_FIELD_BITS}"
+                raise error("UPL1710", f"{what} for a field", node.span)
             for send in node.sends:
                 if isinstance(send.multiplicity, Constant):
                     what = f"an arrow of node `{node.name}`"

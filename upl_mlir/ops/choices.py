@@ -9,13 +9,14 @@ the choices that need its result do not choose it:
     c ? x*N[i+1] : x        ->    c ? x*N[c ? i+1 : 0] : x
     d != 0 && 8 mod d == 1  ->    d != 0 && 8 mod (d != 0 ? d : 1) == 1
 
-What an arrow needs under a condition of its own is left to the engines, which compute it where the arrow is taken: an
-operation that one arrow needs anyway and another one by choice is written twice.
+What an arrow needs under a condition of its own is left to engines that compute it where the arrow is taken: an
+operation that one arrow needs anyway and another one by choice is written twice. For an engine that computes a body as a
+whole, an arrow's condition is a choice like the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -45,11 +46,18 @@ def choose_lazily(program: ProgramOp, *, indices_fit: bool = False) -> ProgramOp
     return out
 
 
-def guard_operands(program: ProgramOp, *, indices_fit: bool = False, arrows: bool = False) -> None:
-    """The same in place.  With `arrows`, a condition on data guards the value of its arrow in the same way."""
+Tell = Callable[[Body, Formula], SSAValue]
+"""Writes a condition on the fields of a node or host input into its body; the i1 value."""
+
+
+def guard_operands(
+    program: ProgramOp, *, indices_fit: bool = False, arrows: Callable[[NodeOp | InputOp], Tell] | None = None
+) -> None:
+    """The same in place.  With `arrows`, the conditions of an arrow guard what it needs in the same way; what `arrows` makes
+    for a node writes those on fields."""
     arrays = {op.symbol: op for op in program.body.block.ops if isinstance(op, ArrayOp)}
     for op in _sources(program):
-        Needs(op.block, arrays, indices_fit, arrows).write()
+        Needs(op.block, arrays, indices_fit, None if arrows is None else arrows(op)).write()
 
 
 def _sources(program: ProgramOp) -> Iterator[NodeOp | InputOp]:
@@ -99,7 +107,7 @@ class Needs:
     block: Block
     arrays: Mapping[str, ArrayOp]
     indices_fit: bool = False
-    arrows: bool = False
+    tell: Tell | None = None
     always: Case = field(default_factory=Case)
     cases: dict[Operation, Case] = field(default_factory=dict[Operation, Case])
     uses: dict[Operation, dict[Case, list[tuple[Operation, int]]]] = field(
@@ -122,7 +130,7 @@ class Needs:
 
     def guarded(self) -> list[Operation]:
         """The operations that may fail, and that a choice guards."""
-        choices = any(map(_chooses, self.may_fail)) or self.arrows
+        choices = any(map(_chooses, self.may_fail)) or self.tell is not None
         if not any(self.may_fail.values()) or not choices:
             return []
         self._find(copy=False)
@@ -147,12 +155,10 @@ class Needs:
                 self._settle(op, copy=copy)
 
     def _arrow(self, send: SendOp, lets: Mapping[str, LetOp]) -> None:
-        test = self.always if send.when.is_true else self._root(Case(self.always, when=send.when))
-        value = test
-        if send.predicate is not None:
-            value = Case(test, test.root, given=send.predicate)
-            if not self.arrows:
-                self._root(value)
+        test = self.always if send.when.is_true else Case(self.always, self.always, when=send.when)
+        value = test if send.predicate is None else Case(test, self.always, given=send.predicate)
+        if self.tell is None:  # the arrow's own conditions are no choices
+            test, value = self._root(test), self._root(value)
         operands = list(send.operands)
         if send.predicate is not None:
             self._use(send, operands.index(send.predicate, 1), test)
@@ -283,8 +289,11 @@ class Needs:
                 for x in others:
                     out = body.add(arith.OrIOp(out, x))
             else:
-                assert c.asked is not None
-                out = resolve(c.asked)
+                if c.asked is None:
+                    assert self.tell is not None
+                    out = self.tell(body, c.when)
+                else:
+                    out = resolve(c.asked)
                 if not c.yes:
                     out = body.add(arith.XOrIOp(out, body.constant(1, i1)))
                 if c.above is not c.root:

@@ -122,7 +122,9 @@ class CBody(Body):
         scope = self.scope
         points: list[str] = []
         for i, it in enumerate(s.loops):
-            open_(f"for (i64 t{i} = {scope.expr(it.lo)}, u{i} = {scope.expr(it.hi)}; t{i} <= u{i}; t{i}++)")
+            # The last value may be the greatest integer.
+            ends = f"t{i} = {scope.expr(it.lo)}, u{i} = {scope.expr(it.hi)}, go{i} = t{i} <= u{i}"
+            open_(f"for (i64 {ends}; go{i}; go{i} = t{i} < u{i}, t{i} += go{i})")
             scope = scope.extended({it.name: f"t{i}"})
             points.append(f"t{i}")
         if not s.when_point.is_true:

@@ -269,10 +269,10 @@ class Joins(wiring.Component):
                     self._own(m, s, records, act)
 
     def _fire(self, m: Module, s: JoinStages, act: Actions) -> None:
-        """The token alone makes the firing."""
+        """The token alone makes the firing; what is left of its multiplicity is stored, where it counts."""
         with m.If((s.row.plain | s.row.counted) & s.own == 0):
             m.d.comb += s.failing.eq(Failure.BAD_TOKEN)
-        with m.Elif(act.attempt_fire()):
+        with m.Else(), m.If(act.attempt_fire() & (s.current.multiplicity != self.d.unbounded)):
             act.commit_next(Const(0, self.d.max_inputs))
 
     def _counted(self, m: Module, s: JoinStages, records: Records, act: Actions) -> None:

@@ -32,17 +32,25 @@ def constant_of(ctx: PolyContext, atom: Atom) -> IndexExpr | None:
     return None if value is None else IndexExpr.of(value)
 
 
-MAX_PRODUCTS = {"math.ipowi": 31, "math.powf": 4}
-"""Up to which constant exponent a power becomes products. Of reals: each product may be off by half an ulp."""
+def all_branches(ctx: PolyContext) -> Lazy:
+    """The machine computes all branches: what a branch needs must not stop it where the branch is not taken."""
+    arrays = ctx.arrays
+    return Lazy(lambda name: arrays[name].lower)
 
 
-def _small_power(op: Operation) -> int | None:
-    """The exponent of a power that becomes products: a whole constant, at least 1 and not large."""
+MAX_PRODUCTS = 4
+"""Up to which constant exponent a power of a real becomes products: each may be off by half an ulp."""
+
+
+def _small_power(op: math.IPowIOp | math.PowFOp) -> int | None:
+    """The exponent of a power that becomes products: a whole constant, of a real at least 1 and not large."""
     exponent = op.operands[1].owner
     if not isinstance(exponent, arith.ConstantOp) or not isinstance(exponent.value, FloatAttr | IntegerAttr):
         return None
     number = exponent.value.value.data
-    return int(number) if float(number).is_integer() and 1 <= number <= MAX_PRODUCTS[op.name] else None
+    if isinstance(op, math.IPowIOp):
+        return int(number) if number >= 0 else None
+    return int(number) if float(number).is_integer() and 1 <= number <= MAX_PRODUCTS else None
 
 
 class Code:
@@ -66,16 +74,11 @@ class Code:
     def index(self, e: IndexExpr) -> SSAValue:
         """An index expression as i32 code."""
         folded = self._folded(e)
-        return self._written(folded.names, lambda body, env: index_value(body, folded, env, self._lazy()))
+        return self._written(folded.names, lambda body, env: index_value(body, folded, env, all_branches(self.ctx)))
 
     def condition(self, f: Formula) -> SSAValue:
         """A formula as i1 code."""
-        return self._written(f.names, lambda body, env: condition(body, f, env, self._lazy()))
-
-    def _lazy(self) -> Lazy:
-        """The machine computes all branches: what a branch reads must not stop it where the branch is not taken."""
-        arrays = self.ctx.arrays
-        return Lazy(lambda name: arrays[name].lower)
+        return self._written(f.names, lambda body, env: condition(body, f, env, all_branches(self.ctx)))
 
     def _folded(self, e: IndexExpr) -> IndexExpr:
         return e.rewrite(partial(constant_of, self.ctx))
@@ -112,9 +115,10 @@ class Code:
                 return add(ttm.SigmoidOp(args[0]))
             case arith.ConstantOp():
                 return self._literal(op)
-            case math.IPowIOp() | math.PowFOp() if (times := _small_power(op)) is not None:
-                make = arith.MuliOp if isinstance(op, math.IPowIOp) else arith.MulfOp
-                return reduce(lambda total, _: add(make(total, args[0])), range(times - 1), args[0])
+            case math.PowFOp() if (times := _small_power(op)) is not None:
+                return reduce(lambda total, _: add(arith.MulfOp(total, args[0])), range(times - 1), args[0])
+            case math.IPowIOp() if (times := _small_power(op)) is not None:
+                return self._power(args[0], times)
             case _ if (function := BY_OP.get(type(op))) is not None and function.machine is not None:
                 block, result = expansion(function, op.results[0].type)
                 inner: dict[SSAValue, SSAValue] = {block.args[0]: args[0]}
@@ -126,6 +130,16 @@ class Code:
                 copy = type(op).create(operands=args, result_types=types, properties=dict(op.properties))
                 copy.results[0].name_hint = op.results[0].name_hint
                 return add(copy)
+
+    def _power(self, n: SSAValue, times: int) -> SSAValue:
+        """A power of an integer, from the exponent's highest bit down: no product is larger than the power."""
+        if not times:
+            return self.body.constant(1, i32)
+        total = n
+        for bit in f"{times:b}"[1:]:
+            total = self.body.add(arith.MuliOp(total, total))
+            total = self.body.add(arith.MuliOp(total, n)) if bit == "1" else total
+        return total
 
     def _literal(self, op: arith.ConstantOp) -> SSAValue:
         value = op.value

@@ -30,6 +30,7 @@ from upl_mlir.dialects.upl.query import (
     first_index,
     inputs,
     is_integer_array,
+    poly_context,
     program_of,
     real_constants,
     require_determined,
@@ -39,19 +40,20 @@ from upl_mlir.dialects.upl.query import (
     target_port,
 )
 from upl_mlir.ops import Body
-from upl_mlir.ops.choices import guard_operands
+from upl_mlir.ops.choices import Tell, guard_operands
 from upl_mlir.passes.analysis.proved import require_proved
 from upl_mlir.passes.analysis.relations import Arrow, ProgramSets, because
 from upl_mlir.passes.analysis.streams import streams
 from upl_mlir.passes.arrows import connect, here, new_node
-from upl_mlir.passes.build import unused
+from upl_mlir.passes.build import condition, unused
 from upl_mlir.passes.expand import expand
-from upl_mlir.passes.hardware.code import Code, constant_of, narrow
+from upl_mlir.passes.hardware.code import Code, all_branches, constant_of, narrow
 from upl_mlir.passes.hardware.limit_inputs import counting_only, limit_inputs, tokens_for
 from upl_mlir.passes.hardware.strata import announcer, ends_on_domain, rank_numbers
 from upl_mlir.poly.counts.dense import points_where
 from upl_mlir.poly.expr import TRUE, Formula, IndexExpr
 from upl_mlir.poly.operators import CmpOp
+from upl_mlir.poly.sets import PolyContext
 
 MAX_BOOT_TOKENS = 1 << 20
 """Gathers that are complete from the start, at most: each is a line of the program. Chosen, not measured."""
@@ -99,10 +101,16 @@ def lower_hw(program: upl.ProgramOp, machine: str | None = None, max_inputs: int
     Raises UplError (UPL1730–UPL1732, UPL1306).
     """
     require_determined(program)
-    guard_operands(program, arrows=True)
+    guard_operands(program, arrows=partial(_tell, poly_context(program)))
     _through_nodes(program)
     limit_inputs(program, max_inputs)
     return _Lowering(program).run(machine)
+
+
+def _tell(ctx: PolyContext, op: upl.InputOp | upl.NodeOp) -> Tell:
+    """What writes a condition of an arrow into the body of its node: the machine computes the body before all conditions."""
+    env = dict(zip(op.fields, op.block.args, strict=False))
+    return lambda body, f: condition(body, f, env, all_branches(ctx))
 
 
 def _through_nodes(program: upl.ProgramOp) -> None:
@@ -301,6 +309,7 @@ class _Lowering:
         type_ = narrow(port.type.mlir())
         least, greatest = -(2**31), 2**31 - 1
         neutral = constant(port.gather.neutral if type_ == f32 else port.gather.empty_integer(least, greatest), type_)
+        n = add(arith.MaxSIOp(n, constant(0, i32)))  # LANGUAGE 3.2: a count below 0 is 0
         if port.gather.value == "+" and type_ == f32:
             # Only -0 leaves every sum as it is; without summands the sum is +0.
             none = add(arith.CmpiOp(n, constant(0, i32), "eq"))

@@ -482,7 +482,7 @@ class _Encoder:
             if place is None:
                 yield {"kind": int(FieldKind.NONE)}
                 continue
-            row = {"constant": place.constant - to.bias & 0xFFFFFFFF, "offset": to.offset, "bits": to.bits}
+            row = {"constant": place.beyond(to.bias) & 0xFFFFFFFF, "offset": to.offset, "bits": to.bits}
             yield row | _source(place, registers, node)
 
 

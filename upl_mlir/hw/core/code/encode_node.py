@@ -178,7 +178,7 @@ class _Compiler:
             self._need(loop.upper, second=True)
         if isinstance(send.multiplicity, FromRegister):
             register = send.multiplicity.register
-            if self.values.constant(register) is None and self.values.table(register) is None:
+            if self._said(register) is None and self.values.table(register) is None:
                 self._need(register)
         for register in send.index:
             if register is not None:
@@ -187,6 +187,11 @@ class _Compiler:
                     self._need(operand)
         if send.guard is not None and (self._branches(send) or self.values.field_guard(send.guard) is None):
             self._need(send.guard)
+
+    def _said(self, register: int) -> int | None:
+        """A multiplicity that is known beforehand, and one that a token may have: others are an error where it is sent."""
+        number = self.values.constant(register)
+        return number if number is not None and 1 <= number < self.unbounded else None
 
     def _branches(self, send: Send) -> bool:
         """Whether a false guard jumps over code."""
@@ -280,7 +285,7 @@ class _Compiler:
             return
         if step.op is Op.FIELD:
             assert step.immediate is not None
-            self.out.append(Step(Code.FIELD, step.result, index_field=int(step.immediate)))
+            self.out.append(Step(Code.FIELD, step.result, index_field=self._readable(int(step.immediate))))
             return
         a, b, c = self._ordered(step)
         places = [None if r is None else self._operand(r, second=n == 1) for n, r in enumerate((a, b, c))]
@@ -295,6 +300,15 @@ class _Compiler:
             assert step.immediate is not None
             table = int(step.immediate)
         self.out.append(Step(_CODES[step.op], step.result, places[0], places[1], places[2], table=table))
+
+    def _readable(self, number: int) -> int:
+        """The number of a field whose values are integers of the machine.  `UplError` UPL1731 for another one."""
+        f = self.node.fields[number]
+        last = f.bias + (1 << f.bits) - 1
+        if f.bias < -(1 << 31) or last >= 1 << 31:
+            what = f"the field `{f.name}` of `{self.node.name}` has values from {f.bias} to {last} in its {f.bits} bits"
+            raise error("UPL1731", f"{what}; to compute with, the machine has 32-bit integers", self.node.span)
+        return number
 
     def _function(self, step: Instruction, arguments: list[Operand]) -> None:
         """A function that is a sequence of instructions, in place."""
@@ -352,7 +366,7 @@ class _Compiler:
         table: tuple[int, Place] | None = None
         match send.multiplicity:
             case FromRegister(register):
-                constant = self.values.constant(register)
+                constant = self._said(register)
                 table = self.values.table(register)
                 if constant is None and table is None:
                     times = self._operand(register)

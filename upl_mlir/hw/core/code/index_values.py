@@ -40,6 +40,12 @@ class Place:
     operand: int | InputOperand | None
     constant: int
 
+    def beyond(self, bias: int) -> int:
+        """The constant less the bias of a field, in 32 bits; where it has more, no value fits the field's 31 bits, nor does
+        one with the least constant."""
+        constant = self.constant - bias
+        return constant if -(1 << 31) <= constant < 1 << 31 else -(1 << 31)
+
 
 @dataclass(frozen=True)
 class FieldGuard:
