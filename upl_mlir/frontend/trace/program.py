@@ -144,7 +144,8 @@ class Function:
         )
         shapes = tuple(v.shape for v in values)
         try:
-            key = (tree.structure(free), shapes, self._kinds(values), single, tuple(sorted(fixed.items())))
+            seen = tuple((n, tree.exact(fixed[n])) for n in sorted(fixed))
+            key = (tree.structure(free), tree.order(free), shapes, self._kinds(values), single, seen)
             hash(key)
         except TypeError:
             raise fail("UPL1934", "a static argument must be hashable", help="pass tuples in place of lists") from None
