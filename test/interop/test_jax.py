@@ -112,9 +112,9 @@ def test_an_input_named_twice(matmul):
 
 def test_what_is_wrong_is_said(matmul):
     for wrt, why in (("Q", "is not an input of the program"), ("K", "is not of real numbers")):
-        with pytest.raises(upl.UplError, match=f"UPL1502.*`{wrt}`.*{why}"):
+        with pytest.raises(upl.UplError, match=rf"UPL1502.*`{wrt}`.*{why}"):
             jax_function(upl.load(KINDS), "Y", wrt=wrt)
-    with pytest.raises(upl.UplError, match="UPL1501.*1 arguments are given for the inputs A, B"):
+    with pytest.raises(upl.UplError, match=r"UPL1501.*1 arguments are given for the inputs A, B"):
         matmul(np.zeros((2, 3)))
     with pytest.raises(upl.UplError, match=r"UPL1503.*`K`: expected shape \(3,\)"):
         jax_function(upl.load(KINDS), "Y", n=3)(np.zeros(3), np.zeros(4))

@@ -62,7 +62,7 @@ def test_a_view_of_the_negative():
 
 def test_what_is_wrong_is_said():
     f = torch_function(upl.load(EXAMPLES / "matmul.upl"), "C")
-    with pytest.raises(upl.UplError, match="UPL1501.*1 arguments are given for the inputs A, B"):
+    with pytest.raises(upl.UplError, match=r"UPL1501.*1 arguments are given for the inputs A, B"):
         f(torch.ones(2, 3))
-    with pytest.raises(upl.UplError, match="UPL1502.*is not an input of the program"):
+    with pytest.raises(upl.UplError, match=r"UPL1502.*is not an input of the program"):
         torch_function(upl.load(EXAMPLES / "matmul.upl"), "C", wrt="C")

@@ -129,6 +129,9 @@ def _positions(argnums: Argnums, count: int, what: str) -> tuple[int, ...]:
 def _chosen(call: Call, argnums: Argnums, what: str) -> list[int]:
     """The arrays that one differentiates by, as positions in `call.values`.  Raises UplError (UPL1934)."""
     where = _positions(argnums, len(call.args), what)
+    for n in where:
+        if n not in call.owners and any(True for _ in tree.leaves(call.args[n])):
+            raise fail("UPL1934", f"{what}: argument {n} is static; one differentiates by arrays", help="name other arguments")
     leaves = [m for n in dict.fromkeys(where) for m, owner in enumerate(call.owners) if owner == n]
     for m in leaves:
         _need_real(what, call.traced.arguments[m][0].name, call.values[m])
@@ -268,7 +271,7 @@ def vjp(fun: Any, *primals: Any, **options: Any) -> Any:
     if recording() is not None:
         return f(*primals), functools.partial(_pull_back_inside, f, primals)
     call = f.bind(primals, {})
-    call = replace(call, values=[v.copy() for v in call.values])  # the caller may change them before the derivative is asked for
+    call = replace(call, values=[v.copy() for v in call.values])  # the caller may change them before `pull_back`
     leaves = _chosen(call, tuple(range(len(primals))), what)
     names = _inputs(call, leaves)
 
