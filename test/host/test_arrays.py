@@ -168,6 +168,13 @@ def test_wrong_shapes(given, why):
     assert why in message, message
 
 
+@pytest.mark.parametrize("entry", [[1, 2], np.ones(1), {0: 1}, "a"])
+def test_entries_that_are_no_numbers(entry):
+    p = program(("X<i>", "real", "0<=i<2"))
+    fails("UPL1504", p, {"X": {(0,): entry, (1,): 1.0}})
+    fails("UPL1504", p, {"X": {(0,): entry, (1,): entry}})
+
+
 def test_what_is_missing_or_unknown():
     p = program(X, W)
     assert "`W`: expected an array of shape (3, 4, 4)" in fails("UPL1501", p, {"X": np.ones((2, 3))})

@@ -211,7 +211,7 @@ class MpiEngine:
         """That it is one.  Raises UplError (UPL1502)."""
         names = self.source.facts.outputs
         if name not in names:
-            raise error("UPL1502", f"out[{name!r}]: there is no such output", help=nearest_or_all(name, [*names]))
+            raise error("UPL1502", f"out[{name!r}]: there is no such output", help=nearest_or_all(str(name), [*names]))
         return True
 
     def _lengths(self, arrays: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
