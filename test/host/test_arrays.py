@@ -171,8 +171,8 @@ def test_wrong_shapes(given, why):
 @pytest.mark.parametrize("entry", [[1, 2], np.ones(1), {0: 1}, "a"])
 def test_entries_that_are_no_numbers(entry):
     p = program(("X<i>", "real", "0<=i<2"))
-    fails("UPL1504", p, {"X": {(0,): entry, (1,): 1.0}})
-    fails("UPL1504", p, {"X": {(0,): entry, (1,): entry}})
+    fails("UPL1504", p, {"X": {(0,): entry, (1,): 1.0}}, D=1)
+    fails("UPL1504", p, {"X": {(0,): entry, (1,): entry}}, D=1)
 
 
 def test_what_is_missing_or_unknown():
