@@ -52,10 +52,11 @@ def states_digest(plan: Plan) -> str:
     """What tells plans apart of which one cannot take up what the other has saved.
 
     Blocks may differ: each rank finds the elements of its own in the files of all."""
-    what = [
-        [asdict(s.loop), [[a.name, a.dtype, [[x.at, x.modulus, x.modulus and str(x.lower)] for x in a.axes]] for a in s.arrays]]
-        for s in plan.states
-    ]
+
+    def axes(a: Kept) -> list[Any]:
+        return [[x.at, x.modulus, x.modulus and str(x.lower)] for x in a.axes]
+
+    what = [[asdict(s.loop), [[a.name, a.dtype, axes(a)] for a in s.arrays]] for s in plan.states]
     return hashlib.blake2b(json.dumps(what).encode()).hexdigest()
 
 

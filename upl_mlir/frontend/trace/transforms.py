@@ -131,7 +131,8 @@ def _chosen(call: Call, argnums: Argnums, what: str) -> list[int]:
     where = _positions(argnums, len(call.args), what)
     for n in where:
         if n not in call.owners and any(True for _ in tree.leaves(call.args[n])):
-            raise fail("UPL1934", f"{what}: argument {n} is static; one differentiates by arrays", help="name other arguments")
+            message = f"{what}: argument {n} is static; one differentiates by arrays"
+            raise fail("UPL1934", message, help="name other arguments")
     leaves = [m for n in dict.fromkeys(where) for m, owner in enumerate(call.owners) if owner == n]
     for m in leaves:
         _need_real(what, call.traced.arguments[m][0].name, call.values[m])
