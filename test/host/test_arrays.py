@@ -125,6 +125,7 @@ def test_scalars_for_ports_without_fields(value):
         ("int", np.array([1, 2], np.uint8), np.int64), ("int", [True, False], np.int64),
         ("bool", [1, 0], np.bool_), ("bool", [1.0, 0.0], np.bool_), ("real", [np.nan, np.inf], np.float64),
         ("int", [2**62, -(2**63)], np.int64), ("real", [True, False], np.float64),
+        ("real", [2**70, -(2**64)], np.float64), ("f32", [2**70, 0], np.float32),
     ],
 )  # fmt: skip
 def test_types_that_fit(type_, given, dtype):
@@ -141,6 +142,7 @@ def test_types_that_fit(type_, given, dtype):
         ("int", [1e19, 2], "64 bits"), ("int", np.array([2**63, 0], np.uint64), "64 bits"),
         ("int", [2**70, 0], "64 bits"), ("bool", [2, 0], "other than true"), ("real", [1j, 0], "complex"),
         ("real", ["a", "b"], "expected numbers"), ("real", [None, 1], "NoneType"), ("bool", [np.nan, 0], "other than"),
+        ("real", [10**400, 0], "does not fit f64"), ("bool", [2**70, 0], "64 bits"),
         ("real", {0: "x", 1: 2}, "expected numbers"), ("real", np.array(["2020-01-01"] * 2, "M8[D]"), "datetime64"),
     ],
 )  # fmt: skip
