@@ -257,7 +257,7 @@ class Compiled:
             given = given | {n: arrays.pop(n) for n in list(arrays) if n in self._params}
         if native is not None:
             with self.program.errors():
-                return native(arrays, given, out)
+                return native(arrays, given, cast("Mapping[str, Any] | None", out))
         return _written(self._interpreted(given, arrays), cast("Mapping[str, Any]", out or {}))
 
     def whole(self, arguments: Any, constants: Mapping[str, Array], result: Any) -> Callable[[tuple[Any, ...]], Any] | None:
