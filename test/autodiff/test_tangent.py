@@ -157,3 +157,24 @@ def test_the_extremum_of_no_summands_does_not_move() -> None:
     for x, tangent, moved in (([], [], 0.0), ([1.0, 3.0, 2.0], [0.1, 0.2, 0.4], 0.2), ([2.0, 2.0], [0.1, 0.4], 0.25)):
         assert forward(X=np.array(x), t_X=np.array(tangent))["t_Y"] == pytest.approx(moved)
     assert upl.compile(upl.jvp(p, of="Z", wrt="X"))(X=np.zeros(0), t_X=np.zeros(0))["t_Z"] == 0
+
+
+RAGGED = """
+input W<i,j> in 1<=i<=3, 1<=j<=i { -> N.w<i,j> }
+input K<i>: int in 1<=i<=3 { #i -> N.k<i,*> }
+output Y<i,j>
+node N<i,j> in 1<=i<=3, 1<=j<=i { in w, k: int; k*sin(w) -> Y<i,j> }
+"""
+
+
+def test_check_grads_takes_what_programs_take() -> None:
+    """Lists of slices and entries by index; what is not there is told."""
+    p = upl.load(RAGGED)
+    rows, k = [np.full(i, 0.5) for i in (1, 2, 3)], {1: 1, 2: 2, 3: 3}
+    upl.check_grads(p, of="Y", wrt="W", inputs={"W": rows, "K": k}, order=2)
+    for of, wrt, inputs, why in (
+        ("Y", "Q", {"W": rows, "K": k}, "UPL1502.*no input `Q`"), ("Q", "W", {"W": rows, "K": k}, "UPL1502.*no output `Q`"),
+        ("Y", "W", {"K": k}, "UPL1501"),
+    ):  # fmt: skip
+        with pytest.raises(upl.UplError, match=why):
+            upl.check_grads(p, of=of, wrt=wrt, inputs=inputs)

@@ -125,6 +125,7 @@ def test_scalars_for_ports_without_fields(value):
         ("int", np.array([1, 2], np.uint8), np.int64), ("int", [True, False], np.int64),
         ("bool", [1, 0], np.bool_), ("bool", [1.0, 0.0], np.bool_), ("real", [np.nan, np.inf], np.float64),
         ("int", [2**62, -(2**63)], np.int64), ("real", [True, False], np.float64),
+        ("real", [2**70, -(2**64)], np.float64), ("f32", [2**70, 0], np.float32),
     ],
 )  # fmt: skip
 def test_types_that_fit(type_, given, dtype):
@@ -141,6 +142,7 @@ def test_types_that_fit(type_, given, dtype):
         ("int", [1e19, 2], "64 bits"), ("int", np.array([2**63, 0], np.uint64), "64 bits"),
         ("int", [2**70, 0], "64 bits"), ("bool", [2, 0], "other than true"), ("real", [1j, 0], "complex"),
         ("real", ["a", "b"], "expected numbers"), ("real", [None, 1], "NoneType"), ("bool", [np.nan, 0], "other than"),
+        ("real", [10**400, 0], "does not fit f64"), ("bool", [2**70, 0], "64 bits"),
         ("real", {0: "x", 1: 2}, "expected numbers"), ("real", np.array(["2020-01-01"] * 2, "M8[D]"), "datetime64"),
     ],
 )  # fmt: skip
@@ -166,6 +168,13 @@ def test_values_outside_the_domain_are_not_looked_at():
 def test_wrong_shapes(given, why):
     message = fails("UPL1503", program(X), {"X": given}, D=2)
     assert why in message, message
+
+
+@pytest.mark.parametrize("entry", [[1, 2], np.ones(1), {0: 1}, "a"])
+def test_entries_that_are_no_numbers(entry):
+    p = program(("X<i>", "real", "0<=i<2"))
+    fails("UPL1504", p, {"X": {(0,): entry, (1,): 1.0}}, D=1)
+    fails("UPL1504", p, {"X": {(0,): entry, (1,): entry}}, D=1)
 
 
 def test_what_is_missing_or_unknown():

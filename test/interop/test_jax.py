@@ -66,7 +66,58 @@ def test_parameters_that_shapes_do_not_tell():
     np.testing.assert_allclose(f(*given.values()), upl.compile(p)(**given, T=5)["Y"], rtol=1e-12)
 
 
+KINDS = """param n >= 1
+input A<i> in 0<=i<n { -> M.a<i> }
+input K<i>: int in 0<=i<n { -> M.k<i> }
+output Y<i>
+output Z<i>: f64
+output S<i>: int
+node M<i> in 0<=i<n { in a, k: int; a*a*k -> Y<i>; a*a*k -> Z<i>; k*1000 -> S<i> }
+"""
+
+
+def test_without_types_of_64_bits():
+    """Outputs that are `int` or `f64`, and arguments of which none is real, have JAX's types of 32 bits."""
+    p = upl.load(KINDS)
+    k = np.array([1, 2, 3])
+    with jax.enable_x64(False):
+        for name, wanted in {"Y": k**3, "Z": k**3, "S": 1000 * k}.items():
+            for a in (k, k.astype(np.float32)):
+                found = jax_function(p, name)(a, k)
+                assert found.dtype == (np.int32 if name == "S" else np.float32)
+                np.testing.assert_array_equal(found, wanted)
+        with pytest.raises(jax.errors.JaxRuntimeError, match="does not fit JAX's int32"):
+            jax_function(p, "S")(k, k * 10**6 * 3)
+        by_a = jax.grad(lambda a: jax_function(p, "Z")(a, k).sum())(k.astype(np.float32))
+        np.testing.assert_array_equal(by_a, 2 * k * k)
+
+
+def test_bf16():
+    f = jax_function(upl.load(KINDS), "Y")
+    a, k = jnp.arange(1, 4, dtype=jnp.bfloat16), np.array([1, 2, 3])
+    found = f(a, k)
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, k**3)
+    by_a = jax.grad(lambda a: f(a, k).sum())(a)
+    assert by_a.dtype == jnp.bfloat16
+    np.testing.assert_array_equal(by_a.astype(float), 2 * k * k)
+
+
+def test_an_input_named_twice(matmul):
+    f = jax_function(upl.load(EXAMPLES / "matmul.upl"), "C", wrt=["A", "A"])
+    a, b = operands()
+    found, wanted = (jax.grad(lambda a, g=g: g(a, b).sum())(a) for g in (f, matmul))
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_what_is_wrong_is_said(matmul):
+    for wrt, why in (("Q", "is not an input of the program"), ("K", "is not of real numbers")):
+        with pytest.raises(upl.UplError, match=rf"UPL1502.*`{wrt}`.*{why}"):
+            jax_function(upl.load(KINDS), "Y", wrt=wrt)
+    with pytest.raises(upl.UplError, match=r"UPL1501.*1 arguments are given for the inputs A, B"):
+        matmul(np.zeros((2, 3)))
+    with pytest.raises(upl.UplError, match=r"UPL1503.*`K`: expected shape \(3,\)"):
+        jax_function(upl.load(KINDS), "Y", n=3)(np.zeros(3), np.zeros(4))
     with pytest.raises(upl.UplError, match=r"UPL1502.*there is no output `D`"):
         jax_function(upl.load(EXAMPLES / "matmul.upl"), "D")
     with pytest.raises(upl.UplError, match="UPL1505"):

@@ -42,3 +42,27 @@ def test_one_number():
     assert w1.grad is None
     expected = 3 * (torch.log(w1.detach()) + 0.5 * torch.sqrt(torch.log(w1.detach()) / w2.detach()))
     torch.testing.assert_close(w2.grad, expected)
+
+
+def test_bf16():
+    f = torch_function(upl.load(EXAMPLES / "matmul.upl"), "C")
+    a = torch.tensor([[1.0, 2.0]], dtype=torch.bfloat16, requires_grad=True)
+    b = torch.tensor([[3.0], [4.0]])
+    y = f(a, b)
+    assert y.dtype == torch.float32 and y.item() == 11
+    y.sum().backward()
+    assert a.grad.dtype == torch.bfloat16 and a.grad.tolist() == [[3, 4]]
+
+
+def test_a_view_of_the_negative():
+    f = torch_function(upl.load(EXAMPLES / "matmul.upl"), "C")
+    a = torch.complex(torch.ones(1, 1), torch.tensor([[2.0]])).conj().imag
+    assert f(a, torch.ones(1, 1)).item() == -2
+
+
+def test_what_is_wrong_is_said():
+    f = torch_function(upl.load(EXAMPLES / "matmul.upl"), "C")
+    with pytest.raises(upl.UplError, match=r"UPL1501.*1 arguments are given for the inputs A, B"):
+        f(torch.ones(2, 3))
+    with pytest.raises(upl.UplError, match=r"UPL1502.*is not an input of the program"):
+        torch_function(upl.load(EXAMPLES / "matmul.upl"), "C", wrt="C")

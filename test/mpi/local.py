@@ -44,6 +44,22 @@ def compared(text: str, inputs: dict[str, int], outputs: dict[str, int]) -> str:
     return f"WRONG {everywhere}" if everywhere else "equal"
 
 
+ODD = """param n >= 1
+input X<i> in 0<=i<n { -> A.x<i> }
+output Y<i>
+node A<i> in 0<=i<n { in x; if i mod 2 != 0: 2*x -> Y<i> }
+"""
+
+
+def joined(text: str, **arrays: Any) -> str:
+    """Whether the blocks of results, one behind the other, are native code's, of arrays that are larger in the code."""
+    p = upl.load(text)
+    found = upl.compile(p, engine="mpi", gather="ordered", local=True)(**{n: block(a, 0) for n, a in arrays.items()})
+    wanted = upl.compile(p, engine="native", gather="ordered")(**arrays)
+    same = [np.array_equal(np.concatenate(COMM.allgather(found[n])), a) for n, a in wanted.items()]
+    return "equal" if all(same) else "WRONG"
+
+
 def refused(text: str, **arrays: Any) -> str:
     """With which code blocks are refused."""
     p, known, params = case(text)
@@ -60,6 +76,7 @@ if __name__ == "__main__":
         "stencil, gradient": compared("jacobi2d:B:A", {"A": 0, "d_B": 0}, {"B": 0, "d_A": 0}),
         "paths": compared("floyd_warshall", {"W": 0}, {"S": 0}),
         "heat": compared("bench:heat3d", {"A": 0}, {"B": 0}),
+        "every second element": joined(ODD, X=np.arange(8.0)),
         "another row length on one rank": refused("floyd_warshall", W=np.ones((2, 7 if RANK else 2 * RANKS))),
         "a number for an array": refused("floyd_warshall", W=1.0),
     }

@@ -79,7 +79,7 @@ class Alone:
         return what
 
 
-WHAT = Identity("p", {"n": 3}, {"A": "a"}, "ordered sums, f64")
+WHAT = Identity("p", {"n": 3}, {"A": "a"}, "ordered sums, f64", "states")
 
 
 @pytest.mark.parametrize(
@@ -89,6 +89,7 @@ WHAT = Identity("p", {"n": 3}, {"A": "a"}, "ordered sums, f64")
         (dataclasses.replace(WHAT, sizes={"n": 4}), "it has n=4, this run has n=3"),
         (dataclasses.replace(WHAT, inputs={"A": "b"}), "the input `A` has other values"),
         (dataclasses.replace(WHAT, options="relaxed sums, f64"), "relaxed sums, f64"),
+        (dataclasses.replace(WHAT, states="other"), "it has other arrays"),
         (None, "not one of a checkpoint"),
     ],
 )

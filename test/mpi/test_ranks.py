@@ -176,7 +176,7 @@ def test_blocks_of_arrays(ranks: int) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stderr
     said = dict(line.split(": ") for line in done.stdout.splitlines())
-    assert set(said.values()) == {"equal", "UPL1503"} and len(said) == 6
+    assert set(said.values()) == {"equal", "UPL1503"} and len(said) == 7
     assert [name for name, what in said.items() if what == "UPL1503"] == [
         "another row length on one rank", "a number for an array",
     ]  # fmt: skip

@@ -109,14 +109,17 @@ LOCKED.flags.writeable = False
         ({"Y": np.zeros(3, np.float32)}, "UPL1503", "float64"),
         ({"Y": [0, 0, 0]}, "UPL1503", "found list"), ({"Y": np.zeros(6)[::2]}, "UPL1503", "must be contiguous"),
         ({"Y": LOCKED}, "UPL1503", "writeable"), ({"Y": BUFFER[:3], "Z": BUFFER[1:]}, "UPL1503", "share memory"),
-        ({"W": np.zeros(3)}, "UPL1502", "there is no such output"),
+        ({"W": np.zeros(3)}, "UPL1502", "there is no such output"), ({1: np.zeros(3)}, "UPL1502", "there is no such output"),
+        ([np.zeros(3)], "UPL1503", "expected arrays by output name"),
     ],
 )  # fmt: skip
-def test_wrong_outputs_are_refused(out: dict[str, Any], code: str, words: str) -> None:
-    with pytest.raises(upl.UplError) as e:
-        native(SCALE)(X=np.zeros(3), out=out)
-    assert e.value.diagnostics[0].code == code
-    assert words in str(e.value)
+def test_wrong_outputs_are_refused(out: Any, code: str, words: str) -> None:
+    engines = [native(SCALE), *([upl.compile(upl.load(SCALE))] if words != "must be contiguous" else [])]
+    for f in engines:
+        with pytest.raises(upl.UplError) as e:
+            f(X=np.zeros(3), out=out)
+        assert e.value.diagnostics[0].code == code
+        assert words in str(e.value)
 
 
 def test_sizes_beyond_memory_are_refused_before_anything_is_made() -> None:

@@ -92,6 +92,42 @@ def test_carry(upl: Tool, line: tuple[Path, Path], tmp_path: Path) -> None:
     np.testing.assert_allclose(np.load(to)["W"], 3, atol=1e-6)
 
 
+PLANE = """\
+program plane
+param D >= 1
+param n >= 1
+param H >= 1
+input X<d,i> in 1<=d<=D, 1<=i<=n { #H -> Mul.x<d,i,*> }
+input Y<d,h> in 1<=d<=D, 1<=h<=H { -> Err.y<d,h> }
+input W<i,h> in 1<=i<=n, 1<=h<=H { -> Hold.w<i,h> }
+output R<d,h>
+output W_out<i,h>
+node Hold<i,h> { in w; #D -> Mul.w<*,i,h>; w -> Upd.w<i,h> }
+node Mul<d,i,h> { in x, w; w*x #n -> Sum.s<d,h> }
+node Sum<d,h> { in @(+) s[#]; s -> Err.r }
+node Err<d,h> { in r, y; e = r - y; r -> R }
+node Upd<i,h> { in w, dw; v = w - 0.05*dw; v -> W_out<i,h> }
+adjoint of Err.r seed Err.e wrt Hold.w -> Upd.dw
+"""
+
+
+def test_shapes_of_weights_that_the_data_do_not_give(upl: Tool, tmp_path: Path) -> None:
+    """They follow from the data, of one batch, and from `-D`; a parameter that neither tells is asked for."""
+    (tmp_path / "plane.upl").write_text(PLANE, encoding="utf-8")
+    x = np.random.default_rng(0).normal(size=(8, 3))
+    np.savez(tmp_path / "d.npz", X=x, Y=x @ np.ones((3, 2)))
+    to = tmp_path / "w.npz"
+    args = ("train", tmp_path / "plane.upl", "--data", tmp_path / "d.npz", "--carry", "W_out=W", "--batch", 4)
+    done = upl(*args, "--epochs", 200, "--engine", "native", "-o", to)
+    assert done.status == 0, done.err
+    np.testing.assert_allclose(np.load(to)["W"], np.ones((3, 2)), atol=1e-3)
+    (tmp_path / "plane.upl").write_text(PLANE.replace("Y<d,h> in 1<=d<=D, 1<=h<=H { -> Err.y<d,h> }",
+        "Y<d> in 1<=d<=D { #H -> Err.y<d,*> }"), encoding="utf-8")  # fmt: skip
+    np.savez(tmp_path / "d.npz", X=x, Y=x @ np.ones(3))
+    done = upl(*args, "--epochs", 1)
+    assert done.status == 1 and "error[UPL1505]: the parameter `H` does not follow" in done.err
+
+
 def test_gradient_step(upl: Tool, line: tuple[Path, Path], tmp_path: Path) -> None:
     """One epoch is one step of gradient descent on the summed squares."""
     program, data = line

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from upl_mlir.api.programs import Program, added, compile, jvp, vjp
-from upl_mlir.diagnostics import error
+from upl_mlir.diagnostics import error, nearest_or_all
 from upl_mlir.dialects.upl import NodeOp, UplType
 from upl_mlir.dialects.upl.query import endpoints
+from upl_mlir.host.arrays import bind_arrays, bind_parameters, host_ports
 
 Array = NDArray[Any]
 
@@ -51,7 +52,7 @@ def check_grads(
     step, rtol, atol = (e if v is None else v for v, e in zip((step, rtol, atol), exactness, strict=True))
     sizes = dict(params or {})
     random = np.random.default_rng(seed)
-    values = {n: np.asarray(v, dtype=float) for n, v in inputs.items()}
+    values = _dense(p, of, names, inputs, sizes)
     tangents = {n: random.normal(size=values[n].shape) for n in names}
     run = compile(p)
     ahead, behind = (run(**_moved(values, tangents, s * step), **sizes)[of] for s in (1.0, -1.0))
@@ -87,6 +88,19 @@ def _holds_f32(p: Program) -> bool:
     """Whether some port or input of the program is declared to be f32."""
     ends = endpoints(p.read()).values()
     return any(UplType.F32 in ([q.type for q in op.ports] if isinstance(op, NodeOp) else [op.type]) for op in ends)
+
+
+def _dense(
+    p: Program, of: str, wrt: Sequence[str], inputs: Mapping[str, Any], sizes: Mapping[str, int]
+) -> dict[str, Array]:
+    """The inputs as dense arrays, those of `wrt` as reals.  Raises UplError (UPL1502, UPL15xx)."""
+    for name, ports, what in ((of, p.outputs, "output"), *((n, p.inputs, "input") for n in wrt)):
+        if name not in ports:
+            raise error("UPL1502", f"there is no {what} `{name}`", help=nearest_or_all(name, ports))
+    op = p.infer_domains().read()
+    bound = bind_parameters(op, inputs, sizes)
+    dense = bind_arrays(op, host_ports(op, bound), inputs)
+    return {n: v.astype(float) if n in wrt else v for n, v in dense.items()}
 
 
 def _moved(values: Mapping[str, Array], tangents: Mapping[str, Array], by: float) -> dict[str, Array]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -248,19 +249,16 @@ class Compiled:
             results = last.run(arrays, out)  # most calls are like the last one, and may take microseconds
             if type(results) is dict:
                 return results
+        if out is not None and not isinstance(out, Mapping):
+            message = f"`out` is {type(cast(object, out)).__name__}: expected arrays by output name"
+            raise error("UPL1503", message, help="out={'Y': y}")
         given = self.given
         if self._params and not self._params.isdisjoint(arrays):
             given = given | {n: arrays.pop(n) for n in list(arrays) if n in self._params}
         if native is not None:
             with self.program.errors():
-                return native(arrays, given, out)
-        found = self._interpreted(given, arrays)
-        for name, into in cast("dict[str, Any]", out or {}).items():
-            if name not in found or into.shape != found[name].shape or into.dtype != found[name].dtype:
-                raise error("UPL1503", f"out[{name!r}] is not of the shape and type of an output")
-            into[...] = found[name]
-            found[name] = into
-        return found
+                return native(arrays, given, cast("Mapping[str, Any] | None", out))
+        return _written(self._interpreted(given, arrays), cast("Mapping[str, Any]", out or {}))
 
     def whole(self, arguments: Any, constants: Mapping[str, Array], result: Any) -> Callable[[tuple[Any, ...]], Any] | None:
         """Calls like the last one as one function, from a tuple of arguments to a result: see
@@ -312,6 +310,25 @@ class Compiled:
             assert self._row.build is not None
             self._built[key] = self._row.build(self.program, bound, self.setting)
         return self._built[key]
+
+
+def _written(found: dict[str, Array], out: Mapping[str, Any]) -> dict[str, Array]:
+    """The results, of which some go to arrays of the caller's.  Raises UplError (UPL1502, UPL1503)."""
+    for name, into in out.items():
+        if name not in found:
+            raise error("UPL1502", f"out[{name!r}]: there is no such output", help=nearest_or_all(str(name), found))
+        if type(into) is not np.ndarray or into.shape != found[name].shape or into.dtype != found[name].dtype:
+            wanted = f"expected an array of shape {found[name].shape} and type {found[name].dtype}"
+            shape, dtype = getattr(into, "shape", type(into).__name__), getattr(into, "dtype", "")
+            raise error("UPL1503", f"out[{name!r}]: {wanted}, found {shape} {dtype}")
+        if not into.flags.writeable:
+            raise error("UPL1503", f"out[{name!r}] must be writeable")
+    for (a, x), (b, y) in itertools.combinations(out.items(), 2):
+        if np.shares_memory(x, y):
+            raise error("UPL1503", f"out[{a!r}] and out[{b!r}] share memory: each output needs its own")
+    for name, into in out.items():
+        into[...] = found[name]
+    return found | dict(out)
 
 
 @rarely_collecting

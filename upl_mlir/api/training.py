@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from upl_mlir.api.programs import Program, compile
 from upl_mlir.diagnostics import error, nearest_or_all
+from upl_mlir.host.arrays import bind_parameters
 
 Array = NDArray[Any]
 
@@ -64,7 +65,13 @@ class Training:
         for n, v in self.examples.items():
             if not v.ndim or len(v) != rows:
                 raise error("UPL1503", f"`{n}` has shape {v.shape}: expected {rows} rows, as `{targets}` has")
-        self.state = {n: given[n] if n in given else self._initial(n) for n in carry.values()}
+        self.state = {n: given[n] for n in carry.values() if n in given}
+        missing = [n for n in carry.values() if n not in given]
+        if missing:
+            op = self.call.program.read()
+            shown = {n: v[: self.batch] for n, v in self.examples.items()}
+            bound = bind_parameters(op, shown | self.state, self.call.given, any_port=True)
+            self.state |= {n: self._initial(n, bound) for n in missing}
 
     def _check_names(self, program: Program, data: Mapping[str, Array]) -> None:
         for out, into in self.carry.items():
@@ -84,9 +91,8 @@ class Training:
             has = f"they have {', '.join(data)}"
             raise error("UPL1501", f"the data hold nothing for the input `{missing[0]}`", help=has)
 
-    def _initial(self, name: str) -> Array:
+    def _initial(self, name: str, params: Mapping[str, int]) -> Array:
         """Small random weights for a carried input that the data do not give."""
-        params = dict.fromkeys(self.call.program.params, self.batch)
         shape = self.call.program.inputs[name].shape(**params)
         return self.random.normal(0.0, 1.0 / np.sqrt(max(1, shape[-1] if shape else 1)), shape)
 

@@ -311,11 +311,16 @@ def to_dense(port: HostPort, value: object) -> Array:
                 return _masked(port, values)
             if isinstance(value, list | tuple) and values.ndim == len(port.fields) and values.ndim > 0:
                 return _from_slices(port, tuple(values))  # a list whose slices happen to be of one shape
-            raise _wrong_shape(port.name, port.fields, port.shape, values.shape, port.span)
+            raise wrong_shape(port, values.shape)
         case Ragged(slices):
             return _from_slices(port, slices)
         case Sparse(values):
             return _from_entries(port, values)
+
+
+def wrong_shape(port: HostPort, found: tuple[int, ...]) -> UplError:
+    """The error (UPL1503) for an array of a shape that a port has not."""
+    return _wrong_shape(port.name, port.fields, port.shape, found, port.span)
 
 
 def _wrong_shape(
@@ -386,6 +391,10 @@ def _from_entries(port: HostPort, values: Mapping[tuple[int, ...], Any]) -> Arra
             f"{listed(absent, lambda p: f'{port.name}<{index_text(p)}>')}", port.span,
         )  # fmt: skip
     out = port.zeros()
+    for p in order:
+        if np.ndim(values[p]):
+            message = f"what is given for `{port.name}<{index_text(p)}>` is not a number"
+            raise error("UPL1504", message, port.span)
     column = np.asarray([values[p] for p in order]) if order else np.zeros(0, port.dtype)
     out[port.inside] = cast_values(port.name, port.type, port.dtype, column, port.span)
     return out
@@ -412,6 +421,6 @@ def ragged(array: Array, port: HostPort, field: str) -> list[Array]:
             "UPL1502", f"`{port.name}` has no field `{field}`", port.span, help=nearest_or_all(field, port.fields)
         )
     if array.shape != port.shape:
-        raise _wrong_shape(port.name, port.fields, port.shape, array.shape, port.span)
+        raise wrong_shape(port, array.shape)
     axis = port.fields.index(field)
     return [np.take(array, i, axis=axis)[box] for i, box in enumerate(_slices(port, axis))]

@@ -100,7 +100,7 @@ def cast_values(name: str, type_: UplType, dtype: np.dtype[Any], values: Array, 
         return error("UPL1504", f"`{name}` is `{type_.value}`: {why}", span)
 
     if values.dtype == object:
-        values = _plain(values, refuse)
+        values = _plain(values, type_, refuse)
     kind = values.dtype.kind
     if kind == "c":
         raise refuse("complex numbers have no place in UPL")
@@ -123,15 +123,17 @@ def cast_values(name: str, type_: UplType, dtype: np.dtype[Any], values: Array, 
         return values.astype(dtype)
 
 
-def _plain(values: Array, refuse: Any) -> Array:
-    """An array of Python objects as one of numbers."""
+def _plain(values: Array, type_: UplType, refuse: Any) -> Array:
+    """An array of Python objects as one of numbers; integers too large for 64 bits are reals, where a real is wanted."""
     found = values.ravel().tolist()
     bad = [v for v in found if not isinstance(v, bool | int | float | np.number | np.bool_)]
     if bad:
         raise refuse(f"the array given holds {type(bad[0]).__name__}, expected numbers")
-    if all(isinstance(v, bool | int | np.integer | np.bool_) for v in found):
-        try:
+    whole = all(isinstance(v, bool | int | np.integer | np.bool_) for v in found)
+    real = type_ not in (UplType.INT, UplType.BOOL)
+    try:
+        if whole and not real:
             return np.array([int(v) for v in found], dtype=np.int64).reshape(values.shape)
-        except OverflowError:
-            raise refuse("a value does not fit 64 bits") from None
-    return np.array([float(v) for v in found], dtype=np.float64).reshape(values.shape)
+        return np.array([float(v) for v in found], dtype=np.float64).reshape(values.shape)
+    except OverflowError:
+        raise refuse(f"a value does not fit {'f64' if real else '64 bits'}") from None

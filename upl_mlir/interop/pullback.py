@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from upl_mlir.api.programs import Compiled, Program, added, compile, vjp
 from upl_mlir.diagnostics import error, nearest_or_all
-from upl_mlir.host.arrays import bind_parameters
+from upl_mlir.host.arrays import bind_parameters, host_ports, wrong_shape
 
 Array = NDArray[Any]
 Real = Literal["f32", "f64"]
@@ -36,14 +36,25 @@ class Pullback:
         self.of = of
         self.names = list(self.program.inputs)
         reals = [n for n, v in self.program.inputs.items() if v.dtype.kind == "f"]
-        self.wrt = reals if wrt is None else [wrt] if isinstance(wrt, str) else list(wrt)
+        self.wrt = reals if wrt is None else list(dict.fromkeys([wrt] if isinstance(wrt, str) else wrt))
+        for n in self.wrt:
+            if n not in reals:
+                what = "is not of real numbers" if n in self.names else "is not an input of the program"
+                raise error("UPL1502", f"`{n}`, by which to differentiate, {what}", help=nearest_or_all(n, reals))
         self.engine, self.gather, self.params = engine, gather, dict(params)
         self._compiled: dict[tuple[str, Real], Compiled] = {}
+        self._shapes: dict[tuple[tuple[int, ...], ...], tuple[int, ...]] = {}
 
     @cached_property
     def derivative(self) -> Program:
         """The program of the derivative."""
         return vjp(self.program, self.of, self.wrt)
+
+    def _count(self, found: int) -> None:
+        """There are as many arguments as inputs.  Raises UplError (UPL1501, UPL1502)."""
+        if found != len(self.names):
+            code = "UPL1501" if found < len(self.names) else "UPL1502"
+            raise error(code, f"{found} arguments are given for the inputs {', '.join(self.names)}")
 
     def real_of(self, dtypes: Sequence[Any]) -> Real:
         """What `real` is for arguments of these types: f32 if a real one is, and none is f64."""
@@ -52,16 +63,25 @@ class Pullback:
 
     def shape(self, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
         """The shape of the result for arguments of these shapes.  Raises UplError (UPL150x)."""
-        arrays = {n: np.broadcast_to(np.float64(0), s) for n, s in zip(self.names, shapes, strict=True)}
-        bound = bind_parameters(self.program.op, arrays, self.params)
-        return self.program.outputs[self.of].shape(**bound)
+        key = tuple(shapes)
+        if key not in self._shapes:
+            self._count(len(key))
+            arrays = {n: np.broadcast_to(np.float64(0), s) for n, s in zip(self.names, key, strict=True)}
+            with self.program.errors():
+                bound = bind_parameters(self.program.read(), arrays, self.params)
+                ports = host_ports(self.program.read(), bound)
+                for n, a in arrays.items():
+                    if a.shape != ports[n].shape:
+                        raise wrong_shape(ports[n], a.shape)
+            self._shapes[key] = ports[self.of].shape
+        return self._shapes[key]
 
     def dtype(self, real: Real) -> np.dtype[Any]:
         """The type of the result."""
         from upl_mlir.dialects.upl.query import outputs
         from upl_mlir.host.arrays import dtype_of
 
-        op = next(op for op in outputs(self.program.op) if op.symbol == self.of)
+        op = next(op for op in outputs(self.program.read()) if op.symbol == self.of)
         return dtype_of(op.type, np.dtype(np.float32 if real == "f32" else np.float64))
 
     def value(self, args: Sequence[Any], real: Real) -> Array:

@@ -23,10 +23,17 @@ except ModuleNotFoundError as e:
     raise error("UPL1804", "PyTorch is not installed", help="pip install 'upl-mlir[torch]'") from e
 
 
+def _array(t: Any) -> Any:
+    """A tensor as an array of numpy's, which has no bf16."""
+    t = t.detach().cpu().resolve_neg()
+    return (t.float() if t.dtype == torch.bfloat16 else t).numpy()
+
+
 class _Call(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, pullback: Pullback, *tensors: Any) -> Any:
-        arrays = [t.detach().cpu().numpy() for t in tensors]
+        arrays = list(map(_array, tensors))
+        pullback.shape([a.shape for a in arrays])  # which are as many as there are inputs, and fit
         ctx.pullback, ctx.real = pullback, pullback.real_of([a.dtype for a in arrays])
         ctx.save_for_backward(*tensors)
         return torch.from_numpy(np.array(pullback.value(arrays, ctx.real), order="C"))
@@ -36,8 +43,7 @@ class _Call(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
         pullback: Pullback = ctx.pullback
         tensors = ctx.saved_tensors
-        arrays = [t.detach().cpu().numpy() for t in tensors]
-        found = pullback.pull(arrays, grad_outputs[0].detach().cpu().numpy(), ctx.real)
+        found = pullback.pull(list(map(_array, tensors)), _array(grad_outputs[0]), ctx.real)
         out: list[Any] = [None] * len(tensors)
         for name, d in zip(pullback.wrt, found, strict=True):
             at = pullback.names.index(name)
@@ -61,7 +67,8 @@ def torch_function(
         f(a, b).sum().backward()
 
     `wrt` are the inputs to differentiate by (all real ones unless told).  The program's own derivative runs backwards
-    (a `torch.autograd.Function`); there is no second derivative.  f32 tensors compute in f32.  Raises UplError.
+    (a `torch.autograd.Function`); there is no second derivative.  f32 tensors and shorter ones compute
+    in f32.  Raises UplError.
     """
     pullback = Pullback(p, of, wrt, engine, gather, params)
 

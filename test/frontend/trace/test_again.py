@@ -160,3 +160,57 @@ def test_a_like_call_inside_of_a_trace_is_traced() -> None:
     program = upl.function(lambda y: f(x) * y).program(2.0)
     assert "out" in program.outputs
     assert float(upl.function(lambda y: f(x) * y, engine="native")(2.0)) == 10.0
+
+
+def test_arguments_by_name_come_in_any_order() -> None:
+    x, y = np.array([1.0, 2.0]), np.array([10.0, 20.0])
+    f = upl.function(lambda *, a, b: a - 2 * b)
+    for found in (f(a=x, b=y), f(b=y, a=x), f(a=x, b=y)):
+        np.testing.assert_array_equal(found, x - 2 * y)
+    g = upl.vmap(lambda *, a, b: a - 2 * b)
+    for found in (g(a=x, b=y), g(b=y, a=x)):
+        np.testing.assert_array_equal(found, x - 2 * y)
+
+
+def test_a_function_may_go_by_the_order_of_a_dict() -> None:
+    x, y = np.array([1.0, 2.0]), np.array([10.0, 20.0])
+    f = upl.function(lambda d: next(iter(d.values())) - 2 * d["b"])
+    np.testing.assert_array_equal(f({"a": x, "b": y}), x - 2 * y)
+    np.testing.assert_array_equal(f({"b": y, "a": x}), y - 2 * y)
+
+
+def test_named_tuples_of_one_name() -> None:
+    other = namedtuple("Pair", ["shift", "scale"])
+    f = upl.function(lambda p: p.scale - 2 * p.shift)
+    assert [f(Pair(1.0, 10.0)), f(other(10.0, 1.0))] == [-19, -19]
+
+
+def test_static_arguments_that_are_equal_but_differ() -> None:
+    x = np.ones(2)
+    f = upl.function(lambda x, n: x / n, static_argnums=1)
+    np.testing.assert_array_equal(f(x, 2.0), x / 2)
+    with np.errstate(divide="ignore"):
+        for zero in (0.0, -0.0):
+            np.testing.assert_array_equal(f(x, zero), x / zero)
+    g = upl.function(lambda x, n: x * float(len(repr(n))), static_argnums=1)
+    for n in (1, 1.0, True, (1,), (1.0,), (True,)):
+        np.testing.assert_array_equal(g(x, n), x * len(repr(n)))
+
+
+def test_a_derivative_is_that_where_the_function_was_called() -> None:
+    x = np.array([1.0, 2.0])
+    _, pull_back = upl.vjp(lambda x: x * x, x)
+    x[:] = 0
+    np.testing.assert_array_equal(pull_back(np.ones(2))[0], [2, 4])
+
+
+def test_an_argument_that_one_differentiates_by_twice() -> None:
+    x, y = np.array([1.0, 2.0]), np.array([10.0, 20.0])
+    found = upl.grad(lambda x, y: np.sum(x * y), argnums=(0, 1, 0, -1))(x, y)
+    for a, b in zip(found, (y, x, y, x), strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(upl.jacobian(lambda x: np.sum(x * x), argnums=(0, 0))(x), [2 * x, 2 * x])
+    found = upl.hessian(lambda x, y: np.sum(x * x * y), argnums=(0, 0))(x, y)
+    np.testing.assert_array_equal(found, [[np.diag(2 * y)] * 2] * 2)
+    inside = upl.function(upl.grad(lambda x, y: np.sum(x * y), argnums=(0, 0)))(x, y)
+    np.testing.assert_array_equal(inside, [y, y])

@@ -81,6 +81,22 @@ def test_what_vmap_refuses() -> None:
         upl.vmap(lambda a: a, in_axes=None)(XS)
     with pytest.raises(upl.UplError, match=r"UPL1934.*out_axes=None, and a result depends"):
         upl.vmap(lambda a: a, out_axes=None)(XS)
+    for f in (upl.vmap(lambda a: a, out_axes=2), upl.function(upl.vmap(lambda a: a, out_axes=2))):
+        with pytest.raises(upl.UplError, match=r"UPL1934.*out_axes=2, and a result with its examples has 2 axes"):
+            f(XS)
+    with pytest.raises(upl.UplError, match=r"UPL1934.*has 0 axes, and is mapped along axis 0"):
+        upl.function(lambda x: upl.vmap(lambda a, b: a * b)(x, np.sum(x)))(XS)
+    with pytest.raises(upl.UplError, match=r"UPL1934.*argument 0 is static, and is mapped"):
+        upl.vmap(upl.function(lambda n, x: n * x, static_argnums=0))(2, XS)
+    with pytest.raises(upl.UplError, match=r"UPL1934.*argument 0 is static"):
+        upl.grad(upl.function(lambda n, x: n * np.sum(x), static_argnums=0))(2.0, XS)
+
+
+def test_static_arguments_of_a_mapped_function() -> None:
+    f = upl.function(lambda n, x, y: n * x - y, static_argnums=0)
+    square = np.arange(9.0).reshape(3, 3)
+    np.testing.assert_array_equal(upl.vmap(f, in_axes=(None, 0, None))(2, square, np.ones(3)), 2 * square - 1)
+    np.testing.assert_array_equal(upl.vmap(f, in_axes=(None, None, 0))(2, np.ones(3), square), 2 - square)
 
 
 def test_check_grads() -> None:

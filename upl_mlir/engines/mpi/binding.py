@@ -172,10 +172,13 @@ class Binding:
     _exchanges: Exchanges | None = None
 
     def own_part(self, name: str, array: Array) -> Array:
-        """The rank's block of a result, of one that is not cut the whole."""
+        """The rank's block of a result, of one that is not cut the whole; the array of the function may be larger."""
+        own = list(self.part(name))
         if name in self.gathered:
-            return array[self.gathered[name].part(self.rank)].copy()
-        return array[self.part(name)]
+            axis, mine = self.gathered[name].axis, self.gathered[name].blocks[self.rank]
+            low = max(mine.start, own[axis].start)
+            own[axis] = slice(low, max(low, min(mine.stop, own[axis].stop)))
+        return array[tuple(own)].copy()
 
     def gather(self, comm: Any, results: Mapping[str, Array]) -> None:
         """Bring every rank the blocks of the others, each to its place."""

@@ -43,22 +43,28 @@ class Identity:
     sizes: Mapping[str, int]
     inputs: Mapping[str, str]
     options: str
+    states: str
 
     @classmethod
-    def of(cls, program: str, sizes: Mapping[str, int], inputs: Mapping[str, Array], options: str) -> Identity:
-        """Of a program's text, the sizes and inputs of a run, and how sums and reals are computed."""
+    def of(
+        cls, program: str, sizes: Mapping[str, int], inputs: Mapping[str, Array], options: str, states: str
+    ) -> Identity:
+        """Of a program's text, the sizes and inputs of a run, how sums and reals are computed, and what is saved."""
         sums = {n: hashlib.blake2b(np.ascontiguousarray(a).data).hexdigest() for n, a in sorted(inputs.items())}
         text = hashlib.blake2b(program.encode()).hexdigest()
-        return cls(text, {n: int(v) for n, v in sorted(sizes.items())}, sums, options)
+        return cls(text, {n: int(v) for n, v in sorted(sizes.items())}, sums, options, states)
 
     def to_dict(self) -> dict[str, Any]:
         """For `latest.json`."""
-        return {"program": self.program, "sizes": self.sizes, "inputs": self.inputs, "options": self.options}
+        return {
+            "program": self.program, "sizes": self.sizes, "inputs": self.inputs, "options": self.options,
+            "states": self.states,
+        }  # fmt: skip
 
     def difference(self, other: Any) -> str | None:
         """What another run differs in, in words; None if in nothing."""
         mine = self.to_dict()
-        if not isinstance(other, dict) or other.keys() < mine.keys():
+        if not isinstance(other, dict) or not other.keys() >= mine.keys():
             return "the file is not one of a checkpoint"
         if other["program"] != self.program:
             return "it is of another program"
@@ -67,6 +73,8 @@ class Identity:
                 return f"it has {n}={other['sizes'].get(n)}, this run has {n}={v}"
         if other["options"] != self.options:
             return f"it is of a run with {other['options']}, this one has {self.options}"
+        if other["states"] != self.states:
+            return "it has other arrays, as another version or other parameters of `compile` make other loops"
         names = [n for n, v in self.inputs.items() if other["inputs"].get(n) != v]
         return f"the input `{names[0]}` has other values" if names else None
 

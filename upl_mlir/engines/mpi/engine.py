@@ -25,7 +25,7 @@ from upl_mlir.dialects.upl.query import inputs as all_inputs
 from upl_mlir.dialects.upl.query import span_of
 from upl_mlir.engines.mpi.binding import Binding
 from upl_mlir.engines.mpi.checkpoint import Checkpoints, Identity
-from upl_mlir.engines.mpi.kept import Open, plan_of_text, text_of
+from upl_mlir.engines.mpi.kept import Open, plan_of_text, states_digest, text_of
 from upl_mlir.engines.mpi.plan import Plan, make_plan
 from upl_mlir.engines.mpi.world import in_place, operator, wait_for_all, world
 from upl_mlir.engines.native import call, target
@@ -211,7 +211,7 @@ class MpiEngine:
         """That it is one.  Raises UplError (UPL1502)."""
         names = self.source.facts.outputs
         if name not in names:
-            raise error("UPL1502", f"out[{name!r}]: there is no such output", help=nearest_or_all(name, [*names]))
+            raise error("UPL1502", f"out[{name!r}]: there is no such output", help=nearest_or_all(str(name), [*names]))
         return True
 
     def _lengths(self, arrays: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
@@ -264,7 +264,9 @@ class MpiEngine:
     def _checkpoints(self, b: Binding, dense: Mapping[str, Array]) -> Checkpoints | None:
         if self.folder is None:
             return None
-        what = Identity.of(str(self.program), b.params, dense, self.options) if self.rank == 0 else None
+        what = None
+        if self.rank == 0:
+            what = Identity.of(str(self.program), b.params, dense, self.options, states_digest(self.plan))
         return Checkpoints(self.comm, self.folder, self.every, self.plan.states, what, b.blocks)
 
     def _alike(self, b: Binding) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -45,6 +46,18 @@ def text_of(plan: Plan, open_: Open) -> bytes:
         "inputs": {n: numbered(c) for n, c in plan.inputs.items()},
     }  # fmt: skip
     return json.dumps(data).encode()
+
+
+def states_digest(plan: Plan) -> str:
+    """What tells plans apart of which one cannot take up what the other has saved.
+
+    Blocks may differ: each rank finds the elements of its own in the files of all."""
+
+    def axes(a: Kept) -> list[Any]:
+        return [[x.at, x.modulus, x.modulus and str(x.lower)] for x in a.axes]
+
+    what = [[asdict(s.loop), [[a.name, a.dtype, axes(a)] for a in s.arrays]] for s in plan.states]
+    return hashlib.blake2b(json.dumps(what).encode()).hexdigest()
 
 
 def plan_of_text(data: bytes) -> tuple[Plan, Open]:

@@ -284,7 +284,8 @@ class NativeEngine:
         results: dict[str, Array] = {}
         for name in out or ():
             if name not in self._outputs:
-                raise error("UPL1502", f"out[{name!r}]: there is no such output", help=nearest_or_all(name, self._outputs))
+                help_ = nearest_or_all(str(name), self._outputs)
+                raise error("UPL1502", f"out[{name!r}]: there is no such output", help=help_)
         for name in self._outputs:
             port = binding.ports[name]
             results[name] = target_of(port, out)

@@ -61,13 +61,18 @@ class Mapped:
                 "UPL1934", f"upl.vmap: in_axes has {len(given)} entries for {len(args)} arguments",
                 help="give one for each, None for an argument that all examples share",
             )  # fmt: skip
+        for n in self._fun.fixed(len(args)):
+            if given[n] is not None:
+                raise fail("UPL1934", f"upl.vmap: argument {n} is static, and is mapped", help=SHARED)
         return given
 
     def _bound(
         self, args: Sequence[Any], axes: Sequence[int | None], kwargs: dict[str, Any]
     ) -> tuple[Call, dict[int, NDArray[Any]], int]:
         """The function bound to the first example; the mapped arrays by their place, examples first; how many there are."""
-        every = [(leaf, axis) for a, axis in zip(args, axes, strict=True) for leaf in tree.leaves(a, "argument")]
+        fixed = self._fun.fixed(len(args))
+        moved = [(a, axis) for n, (a, axis) in enumerate(zip(args, axes, strict=True)) if n not in fixed]
+        every = [(leaf, axis) for a, axis in moved for leaf in tree.leaves(a, "argument")]
         every += [(leaf, 0) for name, a in kwargs.items() for leaf in tree.leaves(a, name)]
         mapped: dict[int, NDArray[Any]] = {}
         sizes: dict[int, str] = {}
@@ -87,7 +92,7 @@ class Mapped:
             m = next(place)
             return mapped[m][0] if m in mapped else leaf
 
-        example = [tree.map_tree(one, a) for a in args]
+        example = [a if n in fixed else tree.map_tree(one, a) for n, a in enumerate(args)]
         given = {name: tree.map_tree(one, a) for name, a in kwargs.items()}
         return self._fun.bind(example, given), mapped, next(iter(sizes))
 
@@ -102,19 +107,30 @@ class Mapped:
                 "UPL1934", "upl.vmap: out_axes=None, and a result depends on the mapped arguments",
                 help="say along which axis the examples shall lie",
             )  # fmt: skip
+        self._require_axis(value.ndim)
         return np.ascontiguousarray(np.moveaxis(value, 0, self._out))
+
+    def _require_axis(self, ndim: int) -> None:
+        """A result with the examples has an axis `out_axes`.  Raises UplError (UPL1934)."""
+        if not -ndim <= (self._out or 0) < ndim:
+            message = f"upl.vmap: out_axes={self._out}, and a result with its examples has {ndim} axes"
+            raise fail("UPL1934", message, help="say along which of them the examples shall lie")
 
     def _one_by_one(self, args: Sequence[Any], axes: Sequence[int | None], kwargs: dict[str, Any]) -> Any:
         """The examples one after the other, inside a traced function."""
         moved = list(zip(args, axes, strict=True))
         leaves = [(as_array(x), axis) for a, axis in moved if axis is not None for _, x in tree.leaves(a)]
-        sizes = {x.shape[axis] for x, axis in leaves if -len(x.shape) <= axis < len(x.shape)}
+        for x, axis in leaves:
+            _require_axis("argument", len(x.shape), axis)
+        sizes = {x.shape[axis] for x, axis in leaves}
         if len(sizes) != 1 or kwargs:
             raise fail(
                 "UPL1934", "upl.vmap: inside a traced function it maps positional arguments with as many examples each",
                 help="their mapped axes have one length",
             )  # fmt: skip
         results = [self._fun(*(_example(a, axis, n) for a, axis in moved)) for n in range(sizes.pop())]
+        for _, leaf in tree.leaves(results[0]):
+            self._require_axis(len(as_array(leaf).shape) + 1)
         columns = zip(*([leaf for _, leaf in tree.leaves(r)] for r in results), strict=True)
         return tree.rebuilt(results[0], [np.stack(c, axis=self._out or 0) for c in columns])
 
@@ -142,12 +158,16 @@ def vmap(fun: Callable[..., Any], in_axes: Axes = 0, out_axes: int | None = 0) -
     return Mapped(fun, in_axes, out_axes)
 
 
+SHARED = "in_axes=None is for an argument that all examples share"
+
+
+def _require_axis(name: str, ndim: int, axis: int) -> None:
+    if not -ndim <= axis < ndim:
+        raise fail("UPL1934", f"upl.vmap: `{name}` has {ndim} axes, and is mapped along axis {axis}", help=SHARED)
+
+
 def _first(name: str, value: NDArray[Any], axis: int) -> NDArray[Any]:
-    if not -value.ndim <= axis < value.ndim:
-        raise fail(
-            "UPL1934", f"upl.vmap: `{name}` has {value.ndim} axes, and is mapped along axis {axis}",
-            help="in_axes=None is for an argument that all examples share",
-        )  # fmt: skip
+    _require_axis(name, value.ndim, axis)
     return np.ascontiguousarray(np.moveaxis(value, axis, 0))
 
 

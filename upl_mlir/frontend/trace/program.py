@@ -134,9 +134,13 @@ class Function:
         """The UPL program for arguments of these shapes; directives `adjoint of` are expanded."""
         return self.bind(args, kwargs).traced.program.expanded()
 
+    def fixed(self, count: int) -> list[int]:
+        """The positions of static ones among so many arguments, from 0."""
+        return sorted({n % count for n in self.static if -count <= n < count})
+
     def bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Call:
         """Trace the function for these arguments, unless that has been done."""
-        fixed = {n % len(args): args[n] for n in self.static if -len(args) <= n < len(args)}
+        fixed = {n: args[n] for n in self.fixed(len(args))}
         free = ([None if n in fixed else a for n, a in enumerate(args)], kwargs)
         names, values = self._leaves(free)
         single = any(v.dtype == np.float32 for v in values) and all(
@@ -144,7 +148,8 @@ class Function:
         )
         shapes = tuple(v.shape for v in values)
         try:
-            key = (tree.structure(free), shapes, self._kinds(values), single, tuple(sorted(fixed.items())))
+            seen = tuple((n, tree.exact(value)) for n, value in fixed.items())
+            key = (tree.structure(free), tree.order(free), shapes, self._kinds(values), single, seen)
             hash(key)
         except TypeError:
             raise fail("UPL1934", "a static argument must be hashable", help="pass tuples in place of lists") from None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, overload
 
 import numpy as np
@@ -128,7 +129,11 @@ def _positions(argnums: Argnums, count: int, what: str) -> tuple[int, ...]:
 def _chosen(call: Call, argnums: Argnums, what: str) -> list[int]:
     """The arrays that one differentiates by, as positions in `call.values`.  Raises UplError (UPL1934)."""
     where = _positions(argnums, len(call.args), what)
-    leaves = [m for n in where for m, owner in enumerate(call.owners) if owner == n]
+    for n in where:
+        if n not in call.owners and any(True for _ in tree.leaves(call.args[n])):
+            message = f"{what}: argument {n} is static; one differentiates by arrays"
+            raise fail("UPL1934", message, help="name other arguments")
+    leaves = [m for n in dict.fromkeys(where) for m, owner in enumerate(call.owners) if owner == n]
     for m in leaves:
         _need_real(what, call.traced.arguments[m][0].name, call.values[m])
     return leaves
@@ -267,6 +272,7 @@ def vjp(fun: Any, *primals: Any, **options: Any) -> Any:
     if recording() is not None:
         return f(*primals), functools.partial(_pull_back_inside, f, primals)
     call = f.bind(primals, {})
+    call = replace(call, values=[v.copy() for v in call.values])  # the caller may change them before `pull_back`
     leaves = _chosen(call, tuple(range(len(primals))), what)
     names = _inputs(call, leaves)
 
@@ -451,10 +457,10 @@ def _gradient_inside(
     if not isinstance(of, Array) or of.shape:
         found = f"an array of shape {of.shape}" if isinstance(of, Array) else type(of).__name__
         raise fail("UPL1934", f"{what}: the function returns {found}, not one number", help="sum it up, or use upl.vjp")
-    wrt = [a for n in where for _, a in tree.leaves(variables[n])]
+    wrt = [a for v in variables.values() for _, a in tree.leaves(v)]
     results = iter(_derivatives(of, wrt, what))
-    parts = [tree.map_tree(lambda _: next(results), variables[n]) for n in where]
-    return value, parts[0] if isinstance(argnums, int) else tuple(parts)
+    parts = {n: tree.map_tree(lambda _: next(results), v) for n, v in variables.items()}
+    return value, parts[where[0]] if isinstance(argnums, int) else tuple(parts[n] for n in where)
 
 
 def _weighted(values: Any, weights: Any) -> Array:

@@ -65,6 +65,28 @@ def structure(tree: Any) -> Any:
         case dict():
             return ("dict", tuple((key, structure(tree[key])) for key in sorted(tree, key=str)))
         case list() | tuple():
-            return (type(tree).__name__, tuple(structure(item) for item in tree))
+            return (type(tree), tuple(structure(item) for item in tree))
         case _:
             return "*"
+
+
+def order(tree: Any) -> Any:
+    """The order of keys in the dicts of a tree, which `structure` leaves out: Python code may go by it."""
+    match tree:
+        case dict():
+            return tuple(tree), tuple(order(tree[key]) for key in sorted(tree, key=str))
+        case list() | tuple():
+            return tuple(order(item) for item in tree)
+        case _:
+            return None
+
+
+def exact(value: Any) -> Any:
+    """What differs for values that Python code can tell apart, as the values may not: 1 == 1.0 == True, and 0.0 == -0.0."""
+    match value:
+        case float():
+            return type(value), value.hex()
+        case tuple():
+            return type(value), tuple(map(exact, value))
+        case _:
+            return type(value), value
