@@ -126,9 +126,14 @@ def test_a_node_of_open_gathers_alone_declares_its_domain() -> None:
     assert "declare it" in (e.value.diagnostics[0].help or "")
 
 
-def test_a_circuit_has_no_open_gathers_and_says_so() -> None:
+def test_on_a_circuit() -> None:
+    """A circuit has them, but not where data decide whether the instance fires."""
+    given = {"K": [0, 2, 2, 2], "V": [1.0, 2.0, 3.0, 4.0]}
+    text = SCATTER.replace("OP", "+")
+    np.testing.assert_array_equal(run(text, "circuit", n=3, **given)["Y"], run(text, "interp", n=3, **given)["Y"])
+    fires = text.replace("s[##]", "s[##], f") + "input F<i> in 0<=i<n { if F > 0: -> Sum.f }\n"
     with pytest.raises(upl.UplError, match="UPL1821") as e:
-        run(SCATTER.replace("OP", "+"), "circuit", n=3, K=[0, 2, 2, 2], V=[1.0, 2.0, 3.0, 4.0])
+        run(fires, "circuit", n=3, F=[1.0, 1.0, 1.0], **given)
     assert e.value.diagnostics[0].span is not None
 
 
