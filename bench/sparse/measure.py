@@ -17,9 +17,9 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 ROUNDS, CALLS = 12, 4
-"""Rounds of so many calls of each in turn, at least unless they are slow."""
+"""At least so many rounds, of so many calls of each in turn; fewer if calls are slow."""
 LEAST_S = 5.0
-"""What all calls of a row take at least: what else runs on a computer slows short calls for seconds."""
+"""All calls of a row take at least so long: other programs of a computer slow short calls for seconds."""
 ROUND_S = 1.0
 """What a round takes at most, if more than one call of each takes longer."""
 PEERS = ("scipy", "JAX", "numba", "PyTorch")
