@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mutation.hulls import HARMLESS, OPEN
+from mutation.score import tried
 from mutation.survivors import judged
 
 from agreement.conditions import refusals, table
@@ -45,8 +46,9 @@ ABOUT = {
         "Up to seed 4001931 the interpreter was the reference."
     ),
     "rare": (
-        "Random programs on the engines that the other campaigns try least: the token engine, every other one with the "
-        "associative store (`cam`), one in forty on Amaranth's own simulator."
+        "Random programs on the engines that the other campaigns try least: the token engine, one in eight with the "
+        "associative store (`cam`), one in four hundred on Amaranth's own simulator; up to seed 14002998 one in two and one "
+        "in forty."
     ),
     "steps": (
         "Random recurrences as traced functions: arrays go through steps, shifted, turned round, cut and joined. Values are "
@@ -230,7 +232,7 @@ def summary(ledger: Ledger, bugs: dict[str, Any], score: dict[str, Any]) -> list
         rows.append(("inputs made by Atheris", _number(a["inputs"]), f"{_number(a['crashes'])} crashes"))
     caught = sum(bool(b["caught"]) for b in bugs.values())
     rows.append(("seeded compiler bugs", str(len(bugs)), f"{caught} caught, each by a test that is named below"))
-    done = [t for t in score.get("tried", ()) if t["caught"] is not None]
+    done = tried(score)
     if done:
         killed = sum(t["caught"] for t in done)
         rows.append(
@@ -316,8 +318,8 @@ def render(ledger: Ledger, bugs: dict[str, Any], score: dict[str, Any]) -> str:
         out += ["| bug | file | caught by |", "|---|---|---|"]
         out += [f"| {b['name']} | `{b['file']}` | {_by(b)} |" for b in bugs.values()]
     out += _hulls()
-    tried = [t for t in score.get("tried", ()) if t["caught"] is not None]
-    if tried:
+    done = tried(score)
+    if done:
         out += [
             "",
             "## Mutation score",
@@ -325,19 +327,19 @@ def render(ledger: Ledger, bugs: dict[str, Any], score: dict[str, Any]) -> str:
             (
                 f"A random sample of {len(score['sample'])} changes of one operator, constant or statement in "
                 f"`passes/`, `poly/` and `hw/matching_unit/`, taken at `{score['commit']}`. `make mutants` has tried "
-                f"{len(tried)} of them so far, in the order of the sample. Each is shown to the tests that execute the "
-                f"changed line, the quickest first, up to {max(t['shown'] for t in tried):.0f} s of them. "
+                f"{len(done)} of them so far. Each is shown to the tests that execute the "
+                f"changed line, the quickest first, up to {max(t['shown'] for t in done):.0f} s of them. "
                 "These are the changes that none caught, and what came of looking at them:"
             ),
             "",
         ]
-        missed = [t for t in tried if not t["caught"]]
+        missed = [t for t in done if not t["caught"]]
         out += [f"- `{t['file']}:{t['line']}` {t['what']}: `{t['source'][:100]}`: {_came_of(t)}" for t in missed]
     return "\n".join(out) + "\n"
 
 
-def _came_of(tried: dict[str, Any]) -> str:
-    found = judged(tried)
+def _came_of(change: dict[str, Any]) -> str:
+    found = judged(change)
     return "open" if found is None else f"now caught by `{found.test}`" if found.test else found.reason
 
 

@@ -6,6 +6,7 @@ import ast
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 COMPARE = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -82,6 +83,9 @@ def _skipped(tree: ast.Module) -> set[int]:
                 skip(a)
                 for d in ds:
                     skip(d)
+            case ast.ClassDef(decorator_list=ds):  # as `frozen` of a class whose fields nobody sets
+                for d in ds:
+                    skip(d)
             case ast.Assert() | ast.Raise() | ast.JoinedStr() | ast.Subscript(value=ast.Name(id="Literal")):
                 skip(n)
             case ast.If(test=ast.Name(id="TYPE_CHECKING")):
@@ -114,16 +118,23 @@ def changed_text(place: Place, source: str) -> str:
 def changed_tree(place: Place, source: str) -> ast.Module:
     """The file with the change; everything else is where it was."""
     tree = ast.parse(source)
+    old, new = _change(tree, place.number)
+    return ast.fix_missing_locations(_Replace(old, new).visit(tree))
+
+
+def node_of(tree: ast.Module, number: int) -> ast.AST:
+    """The node of a file that a change alters, by the number of its place.  Raises ValueError if there is none."""
+    return _change(tree, number)[0]
+
+
+def _change(tree: ast.Module, number: int) -> tuple[ast.AST, ast.AST]:
+    """A node, and what it is changed into."""
     skipped = _skipped(tree)
-    number = 0
-    for node in ast.walk(tree):
-        if id(node) in skipped:
-            continue
-        for _, new in _variants(node):
-            if number == place.number:
-                return ast.fix_missing_locations(_Replace(node, new).visit(tree))
-            number += 1
-    raise ValueError(f"{place.file} has no place {place.number}")
+    found = ((node, new) for node in ast.walk(tree) if id(node) not in skipped for _, new in _variants(node))
+    at = next(islice(found, number, None), None)
+    if at is None:
+        raise ValueError(f"the file has no place {number}")
+    return at
 
 
 class _Replace(ast.NodeTransformer):

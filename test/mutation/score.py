@@ -1,7 +1,8 @@
 """The mutation score: a fixed random sample of small changes, each against the tests that execute the changed line.
 
-    PYTHONPATH=test python -m mutation.covered                    which tests those are, once
+    PYTHONPATH=test python -m mutation.covered                    which tests those are, once for a sample
     PYTHONPATH=test python -m mutation.score --minutes 30         goes on where it stopped; results in ``score.json``
+    … --share 0/2                                                 every other change; another process takes the rest
 
 The sample is in random order, so that the share caught of its first part is an estimate for all of it.  A change that alters
 nothing that anybody can see (a bound on effort, the order of a list that is sorted later) counts as missed, until somebody
@@ -11,6 +12,7 @@ looks at it: `survivors` says which are such, and which tests were written for t
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
 import random
@@ -30,20 +32,21 @@ from mutation.overlay import PACKAGE, ROOT, Outcome, changed, run_tests
 
 PLACE = Path(__file__).resolve().with_name("score.json")
 SAMPLE = 200
-SEED = 9
+SEED = 10
+"""Another number takes another sample, and begins again."""
 SECONDS = 450  # of CPU time, for the tests of one change
 PARTS = ("passes", "poly", "hw/matching_unit")
-ROUNDS = (10.0, 40.0)
+ROUNDS = (10.0, 60.0)
 """Seconds of tests, as recorded, that a change is shown to: of those that execute it the quickest ones.  First all changes
 are shown to few tests, then those that are left to more."""
 
 
-def tests_of(place: Place, source: str, known: Recorded, least: float = 0.0, most: float = ROUNDS[-1]) -> list[str]:
+def tests_of(place: Place, known: Recorded, least: float = 0.0, most: float = ROUNDS[-1]) -> list[str]:
     """The tests that a change is shown to, in order: those of the first `most` seconds without those of the first `least`.
 
     The quickest one is shown in any case.
     """
-    found = known.tests_at(place, source)
+    found = known.tests_at(place)
     ends = list(accumulate(known.seconds[t] for t in found))
     ends[:1] = [min(end, ROUNDS[0]) for end in ends[:1]]
     return [t for t, end in zip(found, ends, strict=True) if least < end <= most]
@@ -59,6 +62,30 @@ def sample(size: int = SAMPLE, seed: int = SEED) -> list[Place]:
     return random.Random(seed).sample(out, size)
 
 
+def state(path: Path = PLACE) -> dict[str, Any]:
+    """The sample and what was tried of it; taken now where there is none, or one of another seed."""
+    from agreement.ledger import commit
+
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    if found.get("seed") != SEED:  # taken once: the numbers of places change with the files
+        found = {"commit": commit(), "seed": SEED, "sample": [vars(p) for p in sample()], "tried": [None] * SAMPLE}
+        _write(path, found)
+    return found
+
+
+def _write(path: Path, found: dict[str, Any]) -> None:
+    path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _note(path: Path, n: int, entry: dict[str, Any]) -> None:
+    """Keep what became of a change; other processes do so, too."""
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        found = state(path)
+        found["tried"][n] = entry
+        _write(path, found)
+
+
 def main(argv: list[str]) -> int:
     """Try changes until the time is over."""
     import pytest
@@ -68,11 +95,14 @@ def main(argv: list[str]) -> int:
     options = argparse.ArgumentParser(prog="score", description=__doc__)
     options.add_argument("--minutes", type=float, default=30.0)
     options.add_argument("--place", type=Path, default=PLACE)
+    options.add_argument("--share", default="0/1", metavar="K/N")
     given = options.parse_args(argv)
     known = covered.load()
     if not known.seconds:
-        print("nothing is recorded: run `python -m mutation.covered` first (it needs the package `coverage`)")
+        print("nothing is recorded: run `python -m mutation.covered` first")
         return 1
+    first, step = map(int, given.share.split("/"))
+    turns = [n for n in range(len(state(given.place)["sample"])) if n % step == first]
     os.environ.update(covered.FEWER)
     end = time.monotonic() + 60 * given.minutes
     with tempfile.TemporaryDirectory() as name:
@@ -80,38 +110,36 @@ def main(argv: list[str]) -> int:
         (folder / "cache").mkdir(mode=0o700)
         os.environ["UPL_CACHE_DIR"] = str(folder / "cache")
         sys.path[:0] = [str(ROOT)]
-        warm = Warm(folder, PARTS, lambda w: _all(Tries(folder, known, w), given.place, end))
+        warm = Warm(folder, PARTS, lambda w: _all(Tries(folder, known, w), given.place, turns, end))
         files = sorted({t.partition("::")[0] for t in known.seconds})
         status = pytest.main(
-            ["-n", "0", "-q", "-s", "-m", "", "-p", "no:cacheprovider", f"--basetemp={folder / 'tmp'}", *files],
-            plugins=[warm],
+            ["-n", "0", "-q", "-s", "-p", "no:cacheprovider", f"--basetemp={folder / 'tmp'}", *files], plugins=[warm]
         )
-    print(summary(json.loads(given.place.read_text(encoding="utf-8"))))
+    print(summary(state(given.place)))
     return int(status)
 
 
-def summary(state: dict[str, Any]) -> str:
+def tried(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """The changes of a sample of which it is known whether a test catches them."""
+    return [t for t in found.get("tried", ()) if t is not None and t["caught"] is not None]
+
+
+def summary(found: dict[str, Any]) -> str:
     """What was reached."""
-    done = [t for t in state["tried"] if t["caught"] is not None]
+    done = tried(found)
     caught = sum(t["caught"] for t in done)
-    return f"{caught} of {len(done)} caught: {100 * caught / max(1, len(done)):.0f} %, of a sample of {len(state['sample'])}"
+    return f"{caught} of {len(done)} caught: {100 * caught / max(1, len(done)):.0f} %, of a sample of {len(found['sample'])}"
 
 
-def _all(tries: Tries, place: Path, end: float) -> None:
-    from agreement.ledger import commit
-
-    state: dict[str, Any] = json.loads(place.read_text(encoding="utf-8")) if place.exists() else {"tried": []}
-    if "sample" not in state:  # taken once: the numbers of places change with the files
-        state = {"commit": commit(), "seed": SEED, "sample": [vars(p) for p in sample()], "tried": []}
-    tried: list[dict[str, Any]] = state["tried"]
+def _all(tries: Tries, place: Path, turns: Sequence[int], end: float) -> None:
     for most in ROUNDS:
-        for n, entry in enumerate(state["sample"]):
+        for n in turns:
             if time.monotonic() > end:
                 return
-            if n < len(tried) and (tried[n]["caught"] is not False or tried[n]["shown"] >= most):
-                continue
-            tried[n : n + 1] = [tries.show(Place(**entry), tried[n] if n < len(tried) else None, most)]
-            place.write_text(json.dumps(state, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+            found = state(place)
+            before = found["tried"][n]
+            if before is None or (before["caught"] is False and before["shown"] < most):
+                _note(place, n, tries.show(Place(**found["sample"][n]), before, most))
 
 
 class Tries:
@@ -127,7 +155,7 @@ class Tries:
         if place not in places(place.file, source):
             return {**found, "by": "the file has changed since the sample was taken"}
         start = _spent()
-        tests = tests_of(place, source, self.known, before["shown"] if before else 0.0, most)
+        tests = tests_of(place, self.known, before["shown"] if before else 0.0, most)
         tests = [t for t in tests if t in self.warm.items]
         outcome = self._outcome(place, source, tests)
         if outcome.caught and not self.warm.passes(outcome.by):

@@ -7,15 +7,16 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from types import CodeType
+from typing import Any
 
 import pytest
 
 from mutation import covered, score
 from mutation.bugs import BUGS, Bug
 from mutation.covered import Recorded
+from mutation.marked import MARK, marked
 from mutation.operators import Place, changed_text, changed_tree, places
 from mutation.overlay import ROOT, changed, run_tests
 from mutation.seeded import PLACE, seeded_text, try_bug
@@ -103,37 +104,73 @@ def g(a):
 """
 
 
-def test_a_change_is_shown_to_the_tests_that_execute_it() -> None:
-    """The quickest first, up to a time; without code on the line, those of its function, and then of its file."""
-    known = Recorded({"slow": 9.0, "quick": 1.0, "none": 0.1}, {"f.py": {4: {"slow", "quick"}, 7: {"slow"}}})
+def test_a_change_is_shown_to_the_tests_that_come_to_it() -> None:
+    """The quickest first, up to a time."""
+    known = Recorded(
+        {"slow": 9.0, "quick": 1.0, "slower": 20.0, "none": 0.1},
+        {("f.py", 4): {"slow", "quick"}, ("f.py", 7): {"slower"}, ("f.py", 8): {"slower", "slow", "quick"}},
+    )
 
-    def shown(line: int, file: str = "f.py") -> list[str]:
-        return score.tests_of(Place(file, 0, line, ""), SOURCE, known)
+    def shown(number: int, least: float = 0.0, most: float = 40.0, file: str = "f.py") -> list[str]:
+        return score.tests_of(Place(file, number, 1, ""), known, least, most)
 
-    assert shown(4) == ["quick", "slow"]
-    assert shown(7) == ["slow"]
-    assert shown(6) == ["quick", "slow"], "nobody executes the line, so: its function"
-    assert shown(1) == ["quick", "slow"], "executed while the file is loaded"
-    assert shown(1, "g.py") == []
-    place = Place("f.py", 0, 4, "")
-    assert score.tests_of(place, SOURCE, known, 0.0, 5.0) == ["quick"], "in the first round"
-    assert score.tests_of(place, SOURCE, known, 5.0, 40.0) == ["slow"], "those that are left in the second"
-    assert score.tests_of(replace(place, line=7), SOURCE, known, 0.0, 10.0) == ["slow"], "one in any case"
-    assert score.tests_of(replace(place, line=7), SOURCE, known, 10.0, 40.0) == []
+    assert shown(4) == ["quick", "slow"] and shown(5) == [] and shown(4, file="g.py") == []
+    assert shown(8, 0.0, 5.0) == ["quick"], "in the first round"
+    assert shown(8, 5.0, 40.0) == ["slow", "slower"], "those that are left in the second"
+    assert shown(7, 0.0, 10.0) == ["slower"] and shown(7, 10.0, 40.0) == [], "one in any case"
 
 
-def test_what_a_test_executes_is_recorded(tmp_path: Path) -> None:
-    """The rules of derivatives are looked at by the tests of rules; lines that run while a file is loaded are nobody's."""
-    assert covered.record(ROOT / "test" / "poly" / "test_expr.py", tmp_path)
+MARKED = """'''About.'''
+SIZE = 3 - 1
+
+
+def f(a, b=5 - 1):
+    '''About.'''
+    if a == 1:
+        return 1
+    elif a == 2:
+        out = [x + 7 for x in range(a)]
+        return sum(out) + 9
+    return g(lambda: a * 2)
+
+
+def g(h):
+    return h()
+"""
+
+
+def test_marks_say_where_a_run_comes() -> None:
+    """A mark says that its statement is reached; one of what runs while a file is loaded, that a function of it does."""
+    found = [p for p in places("f.py", MARKED) if p.what not in ("condition turned round", "returns None")]
+    at = {n: (p.line, p.what) for n, p in enumerate(found)}
+
+    def seen(a: int) -> set[tuple[int, str]]:
+        marks = set[int]()
+        scope: dict[str, Any] = {MARK: marks.add}
+        exec(compile(marked(MARKED, {p.number: n for n, p in enumerate(found)}), "f.py", "exec"), scope)  # noqa: S102 - the text above
+        assert not marks and scope["f"].__doc__ == "About."
+        assert scope["f"](a) == {1: 1, 2: 24, 3: 6}[a]
+        return {at[n] for n in marks}
+
+    loaded = {(5, "Sub to Add"), (5, "5 to 6"), (5, "1 to 2")}
+    first = {(7, "Eq to NotEq"), (7, "1 to 2"), *loaded}
+    assert seen(1) == first | {(8, "1 to 2")}
+    second = first | {(9, "Eq to NotEq"), (9, "2 to 3")}
+    assert seen(2) == second | {(10, "Add to Sub"), (10, "7 to 8"), (11, "Add to Sub"), (11, "9 to 10")}
+    assert seen(3) == second | {(12, "Mult to Add"), (12, "2 to 3")}
+
+
+def test_which_tests_come_to_a_place_is_recorded(tmp_path: Path) -> None:
+    """By a run of the tests with the package as it is but for its marks."""
+    file = "poly/expr.py"
+    source = (ROOT / "upl_mlir" / file).read_text(encoding="utf-8")
+    wanted = places(file, source)
+    assert covered.record(wanted, ["test/poly/test_expr.py"], tmp_path, jobs=0)
     known = covered.load(tmp_path)
     assert all(t.startswith("test/poly/test_expr.py::") for t in known.seconds) and len(known.seconds) > 50
-    source = (ROOT / "upl_mlir" / "poly" / "expr.py").read_text(encoding="utf-8").splitlines()
-    by_line = known.lines["poly/expr.py"]
-    first = next(n for n, line in enumerate(source, 1) if line.startswith("class "))
-    assert not by_line.get(first)
-    executed = [n for n, tests in by_line.items() if tests]
-    assert len(executed) > 100 and all(source[n - 1].strip() for n in executed)
-    assert any(len(by_line[n]) < 10 for n in executed), "not every test executes every line"
+    by_place = [set(known.tests_at(p)) for p in wanted]
+    assert sum(map(bool, by_place)) > 100
+    assert any(0 < len(tests) < 10 for tests in by_place), "not every test comes to every place"
 
 
 def _code(text: str) -> CodeType:
