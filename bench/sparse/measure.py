@@ -30,7 +30,7 @@ Call = Callable[[], Any]
 @dataclass(frozen=True)
 class Row:
     """A line: our call, of whose results those of some names are compared with the arrays that C by hand fills; the peers,
-    who return the same, or the first of them.
+    who return the same, or the first of them.  Ours and C fill the same arrays where they can: the same places in memory.
 
     `token` is a call on the token engine, of a problem of which this one is `scale` times the size.
     """
@@ -118,7 +118,9 @@ def torch(f: Callable[..., Any], *args: Any, d: Any = None) -> Call | None:
 
 def measured(row: Row, *, token: bool) -> str:
     """The line of the table, with `token` that of the token engine as well; the results of all are compared first."""
-    first = row.ours()
+    first = {n: np.array(a) for n, a in row.ours().items()}
+    for a in row.filled.values():
+        a.fill(0)
     row.c()
     for n, b in row.filled.items():
         np.testing.assert_allclose(first[n], b, rtol=1e-9, atol=1e-12, err_msg=f"{row.name}, {n}")

@@ -56,7 +56,7 @@ def ell(rng: Any) -> Iterator[Row]:
     m, w = MANY // 10, 10
     v, x, d = rng.random((m, w)), rng.random(m), rng.random(m)
     col, count = narrow(rng, m, (m, w)), np.full(m, w, np.int32)
-    y, z = np.zeros((2, m))
+    y = np.zeros(m)
     program = upl.load(EXAMPLES / "spmv.upl")
     f = compiled(program)
 
@@ -77,16 +77,16 @@ def ell(rng: Any) -> Iterator[Row]:
             "numba": numba(loops, v, col, count, x), "PyTorch": torch(lambda t, v, k, x: (v * x[k]).sum(1), v, col, x),
         }  # fmt: skip
         yield Row(
-            f"sparse product, ELL, 10⁶{bits}", partial(f, **given, out={"Y": z}),
+            f"sparse product, ELL, 10⁶{bits}", partial(f, **given, out={"Y": y}),
             partial(c.ell, m, w, at(v), at(col), at(count), at(x), at(y)), {"Y": y}, peers if not bits else {},
             token(EXAMPLES / "spmv.upl", **given) if not bits else None,
         )  # fmt: skip
     c, col, count = kernels(), col.astype(np.int32), count.astype(np.int32)
-    (dx, ex), (dv, ev) = np.zeros((2, m)), np.zeros((2, m, w))
+    dx, dv = np.zeros(m), np.zeros((m, w))
     g = compiled(upl.vjp(program, of="Y", wrt=["V", "X"]))
     yield Row(
         "the same with gradients by both",
-        partial(g, V=v, Col=col, Count=count, X=x, d_Y=d, out={"Y": z, "d_V": ev, "d_X": ex}),
+        partial(g, V=v, Col=col, Count=count, X=x, d_Y=d, out={"Y": y, "d_V": dv, "d_X": dx}),
         partial(c.ell_gradient, m, m, w, *map(at, (v, col, count, x, d, y, dv, dx))), {"Y": y, "d_V": dv, "d_X": dx},
         {"JAX": jax_gradient(lambda v, x: (v * x[col]).sum(1), d, v, x),
          "PyTorch": torch(lambda t, v, k, x: (v * x[k]).sum(1), v, col, x, d=d)},
@@ -98,7 +98,7 @@ def coordinates(rng: Any) -> Row:
     import scipy.sparse as sp
 
     m, e, c = MANY // 10, MANY, kernels()
-    v, x, y, z = rng.random(e), rng.random(m), np.zeros(m), np.zeros(m)
+    v, x, y = rng.random(e), rng.random(m), np.zeros(m)
     r, col = np.sort(narrow(rng, m, e)), narrow(rng, m, e)
     f, b = compiled(COO), sp.coo_matrix((v, (r, col)), shape=(m, m))
 
@@ -114,7 +114,7 @@ def coordinates(rng: Any) -> Row:
         "PyTorch": torch(lambda t, v, r, k, x: t.zeros(m, dtype=t.float64).index_add(0, r, v * x[k]), v, r, col, x),
     }  # fmt: skip
     return Row(
-        "sparse product, coordinates, 10⁶", partial(f, V=v, Row=r, Col=col, X=x, m=m, out={"Y": z}),
+        "sparse product, coordinates, 10⁶", partial(f, V=v, Row=r, Col=col, X=x, m=m, out={"Y": y}),
         partial(c.coo, e, m, at(v), at(r), at(col), at(x), at(y)), {"Y": y}, peers,
         token(COO, V=v, Row=r, Col=col, X=x, m=m),
     )  # fmt: skip
@@ -127,7 +127,7 @@ def ranks(rng: Any) -> Iterator[Row]:
     n, e, steps, c = 100_000, MANY, 20, kernels()
     src, dst = narrow(rng, n, e), narrow(rng, n, e)
     out, r0 = np.bincount(src, minlength=n) + 1.0, rng.random(n)
-    y, z, s1, s2 = np.zeros((4, n))
+    y, s1, s2 = np.zeros((3, n))
     link = sp.csr_matrix((np.ones(e), (dst, src)), shape=(n, n))
 
     def by(spread: Callable[[Any], Any], r: Any) -> Any:
@@ -158,7 +158,7 @@ def ranks(rng: Any) -> Iterator[Row]:
 
     given = {"From": src, "To": dst, "Out": out, "R0": r0}
     yield Row(
-        "PageRank, 10⁵ pages, 10⁶ links, 20 steps", partial(compiled(RANK), **given, T=steps, out={"Rank": z}),
+        "PageRank, 10⁵ pages, 10⁶ links, 20 steps", partial(compiled(RANK), **given, T=steps, out={"Rank": y}),
         partial(c.pagerank, n, e, steps, *map(at, (src, dst, out, r0, y, s1, s2))), {"Rank": y},
         {"scipy": lambda: by(lambda r: link @ r, r0), "JAX": jitted(jax_steps, src, dst, out, r0),
          "numba": numba(loops, src, dst, out, r0), "PyTorch": torch(torch_steps, src, dst, out, r0)},
@@ -169,13 +169,13 @@ def ranks(rng: Any) -> Iterator[Row]:
 def chosen(rng: Any) -> Row:
     """Rows of a table."""
     ids, table, c = narrow(rng, 50_000, 512), rng.random((50_000, 64)), kernels()
-    y, z = np.zeros((2, 512, 64))
+    y = np.zeros((512, 64))
 
     def loops(ids: Any, table: Any) -> Any:
         return table[ids]
 
     return Row(
-        "512 rows of 50 000, 64 wide", partial(compiled(ROWS), Id=ids, Table=table, out={"Y": z}),
+        "512 rows of 50 000, 64 wide", partial(compiled(ROWS), Id=ids, Table=table, out={"Y": y}),
         partial(c.rows, 512, 64, at(ids), at(table), at(y)), {"Y": y},
         {"JAX": jitted(loops, ids, table), "numba": numba(loops, ids, table),
          "PyTorch": torch(lambda t, i, w: w[i], ids, table)}, token(ROWS, Id=ids, Table=table),
@@ -186,11 +186,11 @@ def chosen_gradient(rng: Any) -> Row:
     """Chosen rows and a linear layer, with the derivatives by the whole table and by the layer."""
     b, r, k, c = 512, 50_000, 64, kernels()
     ids, table, w, d = narrow(rng, r, b), rng.random((r, k)), rng.random((k, k)), rng.random((b, k))
-    (y, z), (dt, et), (dw, ew) = np.zeros((2, b, k)), np.zeros((2, r, k)), np.zeros((2, k, k))
+    y, dt, dw = np.zeros((b, k)), np.zeros((r, k)), np.zeros((k, k))
     f = compiled(upl.vjp(upl.load(EXAMPLES / "sparse" / "embedding.upl"), of="Y", wrt=["Table", "W"]))
     return Row(
         "rows and a layer 64 by 64, with gradients",
-        partial(f, Table=table, Id=ids, W=w, d_Y=d, out={"Y": z, "d_Table": et, "d_W": ew}),
+        partial(f, Table=table, Id=ids, W=w, d_Y=d, out={"Y": y, "d_Table": dt, "d_W": dw}),
         partial(c.embedding_gradient, b, k, k, r, *map(at, (ids, table, w, d, y, dt, dw))),
         {"Y": y, "d_Table": dt, "d_W": dw},
         {"JAX": jax_gradient(lambda t, w: t[ids] @ w, d, table, w),
@@ -202,7 +202,7 @@ def messages(rng: Any) -> Iterator[Row]:
     """Weighted messages along edges."""
     n, e, k, c = 10_000, 200_000, 32, kernels()
     src, dst, weight, hidden = narrow(rng, n, e), narrow(rng, n, e), rng.random(e), rng.random((n, k))
-    d, (y, z), (dh, eh), (dg, eg) = rng.random((n, k)), np.zeros((2, n, k)), np.zeros((2, n, k)), np.zeros((2, e))
+    d, y, dh, dg = rng.random((n, k)), np.zeros((n, k)), np.zeros((n, k)), np.zeros(e)
     program = upl.load(MESSAGES)
 
     def loops(src: Any, dst: Any, w: Any, h: Any) -> Any:
@@ -214,7 +214,7 @@ def messages(rng: Any) -> Iterator[Row]:
 
     given = {"From": src, "To": dst, "G": weight, "H": hidden}
     yield Row(
-        "messages of 32 along 200 000 edges", partial(compiled(program), **given, out={"Y": z}),
+        "messages of 32 along 200 000 edges", partial(compiled(program), **given, out={"Y": y}),
         partial(c.messages, n, e, k, *map(at, (src, dst, hidden, weight, y))), {"Y": y},
         {"JAX": jitted(lambda s, d, w, h: _zeros((n, k)).at[d].add(w[:, None] * h[s]), src, dst, weight, hidden),
          "numba": numba(loops, src, dst, weight, hidden),
@@ -224,7 +224,7 @@ def messages(rng: Any) -> Iterator[Row]:
     )  # fmt: skip
     yield Row(
         "the same with gradients by both ",
-        partial(compiled(upl.vjp(program, of="Y", wrt=["H", "G"])), **given, d_Y=d, out={"Y": z, "d_H": eh, "d_G": eg}),
+        partial(compiled(upl.vjp(program, of="Y", wrt=["H", "G"])), **given, d_Y=d, out={"Y": y, "d_H": dh, "d_G": dg}),
         partial(c.messages_gradient, n, e, k, *map(at, (src, dst, hidden, weight, d, y, dh, dg))),
         {"Y": y, "d_H": dh, "d_G": dg},
         {"JAX": jax_gradient(lambda h, g: _zeros((n, k)).at[dst].add(g[:, None] * h[src]), d, hidden, weight),
@@ -237,7 +237,7 @@ def passing(rng: Any) -> Row:
     """Message passing: a layer of 32 by 32 and tanh at each vertex, sums along edges, all derivatives."""
     n, e, k, c = 10_000, 200_000, 32, kernels()
     src, dst, h, w = narrow(rng, n, e), narrow(rng, n, e), rng.normal(size=(n, k)), rng.normal(size=(k, k))
-    d, (y, z), (dh, eh), (dw, ew) = rng.random((n, k)), np.zeros((2, n, k)), np.zeros((2, n, k)), np.zeros((2, k, k))
+    d, y, dh, dw = rng.random((n, k)), np.zeros((n, k)), np.zeros((n, k)), np.zeros((k, k))
     f = compiled(upl.vjp(upl.load(EXAMPLES / "sparse" / "message_passing.upl"), of="Out", wrt=["H", "W"]))
 
     def in_jax(h: Any, w: Any) -> Any:
@@ -247,7 +247,7 @@ def passing(rng: Any) -> Row:
 
     return Row(
         "message passing, tanh of a layer 32 by 32, with gradients",
-        partial(f, From=src, To=dst, H=h, W=w, d_Out=d, out={"Out": z, "d_H": eh, "d_W": ew}),
+        partial(f, From=src, To=dst, H=h, W=w, d_Out=d, out={"Out": y, "d_H": dh, "d_W": dw}),
         partial(c.passing_gradient, n, e, k, *map(at, (src, dst, h, w, d, y, dh, dw))), {"Out": y, "d_H": dh, "d_W": dw},
         {"JAX": jax_gradient(in_jax, d, h, w),
          "PyTorch": torch(lambda t, s, d, h, w: h.index_add(0, d, t.tanh(h @ w)[s]), src, dst, h, w, d=d)},
