@@ -61,6 +61,13 @@ def test_a_function_of_one_sum_of_indices_is_a_table(term: str, gather: str) -> 
     both(program, {}, gather, "Y", "X" if "sin" in term else "s")
 
 
+def test_one_value_for_all_steps_is_a_table_too() -> None:
+    program = upl.load(PRICES.replace("TERM", "x + (i == 3 ? exp(s*i) : 0)"))
+    (table,) = (a for n, a in plan(program).kept.items() if ":table" in n)
+    assert [a.extent.constant for a in table.axes] == [1]
+    compare(program, {}, "ordered")
+
+
 @pytest.mark.parametrize("term", ["x + exp(s*(i*k))", "x + exp(s*x)", "x + exp(s*(i - k)*(i + k))", "x + exp(s*(9*i + k))"])
 def test_other_functions_are_none(term: str) -> None:
     program = upl.load(PRICES.replace("TERM", term))
@@ -212,6 +219,29 @@ def test_a_shift_register_is_read_where_it_was_written(gather: str, up: bool, le
     for n in (1, 5, 25, 90):
         both(program, {"n": n}, gather, "Y", "X")
     compare(upl.vjp(program, of="Y", wrt=["S", "A"]), {"n": 25}, gather)
+
+
+ROWS = """program rows
+const D = 7
+param n >= 1
+param m >= 1
+input X<t,p> in 0<=t<n, 0<=p<m { -> F.x<t,p> }
+input S<i,p> in 0<=i<D, 0<=p<m { -> B.x<0,i,p> }
+output Y<t,p> in 0<=t<n, 0<=p<m
+node B<t,i,p> in 0<=t<=n, 0<=i<D, 0<=p<m {
+  in x
+  if t<n && i==0: x -> F.late<t,p>
+  if t<n && i!=0: x -> B.x<t+1,i-1,p>
+}
+node F<t,p> in 0<=t<n, 0<=p<m { in x, late; v = x + tanh(late); v -> Y<t,p>; v -> B.x<t+1,D-1,p> }
+"""
+
+
+@GATHERS
+def test_a_shift_register_of_rows_too(gather: str) -> None:
+    program = upl.load(ROWS)
+    assert all(len(a.axes) < 3 for a in plan(program, gather=gather).kept.values())
+    compare(program, {"n": 9, "m": 3}, gather)
 
 
 # -- comparisons -------------------------------------------------------------------------------------------------------

@@ -35,6 +35,33 @@ def test_sums_are_made_where_they_are_asked_for() -> None:
         assert found["Twice"].tolist() == [34, 0, 12, 0, 16]
 
 
+# An output that is more than a copy: of each element, or of some elements.
+MORE = """program more
+param n >= 1
+param m >= 1
+input To<e>: int in 0<=e<m { -> E.to }
+input X<e> in 0<=e<m { -> E.x }
+input Z<v> in 0<=v<n { -> C.z }
+output Sum<v>
+node E<e> in 0<=e<m { in to: int, x; x -> S.s<to> }
+node S<v> in 0<=v<n { in @(+) s[##]; s -> TO<v> }
+node C<v> in 0<=v<n { in z; z -> AND }
+"""
+BOTH = "node T<v> in 0<=v<n { in @(+) t[2]; t -> Sum }\n"
+MORES = {
+    "of each element": (MORE.replace("TO", "T.t").replace("AND", "T.t<v>") + BOTH, [11, 20, 36]),
+    "of some elements": (MORE.replace("TO", "Sum").replace("AND", "Sum<v+n>"), [1, 0, 6, 10, 20, 30]),
+}
+
+
+@pytest.mark.parametrize("case", MORES)
+@pytest.mark.parametrize("gather", ["ordered", "relaxed"])
+def test_what_is_more_than_a_copy_is_all_there(gather: Any, case: str) -> None:
+    text, expected = MORES[case]
+    given = {"To": np.array([0, 2, 2]), "X": np.array([1.0, 2.0, 4.0]), "Z": np.array([10.0, 20.0, 30.0])}
+    assert upl.compile(upl.load(text), engine="native", gather=gather)(**given)["Sum"].tolist() == expected
+
+
 def test_right_and_wrong_calls_in_turn() -> None:
     f = upl.compile(upl.load(GRAPH), engine="native", n=2)
     x, right, wrong = np.arange(3.0), np.array([1, 0, 1]), np.array([1, 7, 1])

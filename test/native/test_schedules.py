@@ -360,10 +360,33 @@ def test_layers_of_known_sizes_are_written_out() -> None:
     assert bounds and not any("N[" in str(e) for e in bounds)
 
 
+def test_products_read_what_is_copied_from_an_input() -> None:
+    """The first layer's copies are gone; what is no copy is read as before."""
+    program = upl.load(EXAMPLES / "perceptron.upl", K=3, N=[30, 20, 10])
+    found = plan(program)
+    (line,) = (x for x in schedule_lines(found.tree, found.arrays) if "contraction Sum.s<L1,1," in x)
+    assert "X<L1," in line and "Res.r" not in line
+    compare(program, {"D": 2}, "relaxed")
+
+
 def test_the_bounds_of_loops_are_shown() -> None:
     text = "program p\nparam n >= 1\nparam m >= 1\ninput X<i> in 0<=i<n, i<m { -> A.x }\noutput R<i>\n"
     found = plan(upl.load(text + "node A<i> { in x; 2.0*x -> R }\n").infer_domains())
     assert schedule_lines(found.tree, found.arrays) == ["parallel for L1 in 0..min(m-1, n-1)", "  R<L1> = (2 * X<L1>)"]
+
+
+def test_comparisons_are_shown() -> None:
+    """As UPL writes them, of reals and of integers."""
+    text = """program p
+param n >= 1
+input X<i> in 0<=i<n { -> A.x }
+output R<i>
+node A<i> { in x; k = int(x); (x == 1 || x < 2) && (x != 3 || x >= 4) && (k == 5 || k > 6) && (k != 7 || k <= i) ? x : 0 -> R }
+"""
+    found = plan(upl.load(text).infer_domains())
+    (line,) = (x.strip() for x in schedule_lines(found.tree, found.arrays) if "R<L1> =" in x)
+    for wanted in ("X<L1> == 1", "X<L1> < 2", "X<L1> != 3", "X<L1> >= 4", "== 5", "> 6", "!= 7", "<= L1"):
+        assert f"{wanted})" in line, line
 
 
 def test_one_compilation_serves_calls_of_all_kinds() -> None:

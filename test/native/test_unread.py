@@ -51,6 +51,11 @@ def test_a_triangle_is_left_of_a_square() -> None:
     assert any("i" in c and "j" in c for c in bounds(half, "S.s"))
 
 
+def test_borders_along_one_field_stay() -> None:
+    """Loops with equal borders are fused: all pairs of rows have them, whether the first row is read or not."""
+    assert bounds(plan(upl.load(HALF.replace("CONDITION", "i > 0"))), "S.s") == ["i", "j", "n-i-1", "n-j-1"]
+
+
 def test_an_overflow_that_nobody_reads_is_told() -> None:
     text = HALF.replace("a*b", "int(a)*int(b)").replace("in @(+) s[n]", "in @(+) s[n]: int").replace("CONDITION", "i > j")
     text = text.replace("s/(s*s + 1) + exp(s)", "real(s)")

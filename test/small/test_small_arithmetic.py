@@ -129,6 +129,24 @@ def test_integers_are_rounded_once(f: FloatFormat | FixedFormat) -> None:
         assert arithmetic(f).of_integer(n) == nearest(Fraction(n) if n else 0.0, f), n
 
 
+INTEGERS = """program integers
+param n >= 1
+input A<i>: int in 0<=i<n { -> F.a }
+output R<i>
+node F<i> in 0<=i<n { in a: int; real(a) -> R }
+"""
+
+
+@pytest.mark.parametrize("name", ["f16", "bf16", "q8.8", "q31.1"])
+def test_native_code_rounds_integers_once(name: str) -> None:
+    f = small_format(name)
+    assert f is not None
+    sizes = [0, 1, 3, 5, 257, 1025, 2049, 2**24 + 1, 2**53, 2**53 + 1, 2**62 + 2**54 + 1, 2**62 + 2**54, 2**63 - 1]
+    given = np.array([s * n for n in sizes for s in (1, -1)])
+    found = upl.compile(upl.load(INTEGERS), "native", real=name)(A=given)["R"]
+    assert found.tolist() == [nearest(Fraction(n) if n else 0.0, f) for n in given.tolist()]
+
+
 @pytest.mark.parametrize("name", ["q0.8", "q20.20", "q1.0"])
 def test_widths_that_there_are_not(name: str) -> None:
     with pytest.raises(ValueError, match="expected"):
