@@ -84,3 +84,23 @@ def test_other_stencils(around: str, op: str, gather: str) -> None:
 def test_taps_that_are_numbers_stay_one_product() -> None:
     found = lines(upl.load(EXAMPLES.parent / "bench" / "native" / "programs" / "convolution.upl"), "relaxed")
     assert any("contraction" in line for line in found)
+
+
+# One arrow with two cases, each of many summands.
+ENDS = """program ends
+param n >= 100
+input X<i> in 0<=i<n { if i<40 || i>=n-40: -> S.s<> }
+output R
+node S { in @(+) s[80]; s -> R }
+"""
+
+
+@pytest.mark.parametrize(("gather", "shown"), [
+    ("ordered", "R<> = +[X<i_1> for i_1 in 0..n-1 if 39>=i_1 || i_1+40>=n]"),
+    ("relaxed", "R<> = +[X<i_1> for i_1 in 0..39; X<i_1> for i_1 in n-40..n-1]"),
+], ids=["ordered", "relaxed"])  # fmt: skip
+def test_one_loop_keeps_the_order_of_two_cases(gather: str, shown: str) -> None:
+    """Where the order does not matter, each case has a loop, which tests nothing."""
+    program = upl.load(ENDS)
+    assert lines(program, gather) == [shown]
+    compare(program, {"n": 105}, gather)

@@ -57,6 +57,24 @@ def test_a_long_chain_and_its_gradient(n: int) -> None:
     np.testing.assert_array_equal(out["d_X"], 0.5**n)
 
 
+def behind_a_loop(n: int) -> str:
+    """A loop over grids before a chain: what is stored of the loop depends on all that reads it."""
+    nodes = [f"node N{k}<i,j> {{ in x; 0.5*x + {k % 7} -> {f'N{k + 1}.x' if k + 1 < n else 'R'} }}" for k in range(n)]
+    return "\n".join([
+        "program behind", "param m >= 1", "param T >= 1", "input X<i,j> in 0<=i<m, 0<=j<m { -> U.x<0,i,j> }",
+        "node U<t,i,j> in 0<=t<=T, 0<=i<m, 0<=j<m { in x; if t<T: x -> V.x<t+1,i,j>; if t==T: x -> N0.x<i,j> }",
+        "node V<t,i,j> in 1<=t<=T, 0<=i<m, 0<=j<m { in x; 2*x -> U.x }", *nodes, "output R<i,j>",
+    ])  # fmt: skip
+
+
+def test_a_long_chain_behind_a_loop() -> None:
+    x = np.linspace(-1, 1, 4).reshape(2, 2)
+    want = 8 * x
+    for k in range(400):
+        want = 0.5 * want + k % 7
+    np.testing.assert_allclose(upl.compile(upl.load(behind_a_loop(400)), engine="native")(X=x, T=3)["R"], want, rtol=1e-14)
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_long_program_and_its_gradient(threads: int) -> None:
     """Divided into functions; the derivative in one direction by complex steps."""

@@ -76,6 +76,15 @@ def test_a_circle_without_a_plain_field_is_ordered(text: str) -> None:
         np.testing.assert_array_equal(f(X=x, T=steps)["R"], expected)
 
 
+def test_a_result_has_its_own_coordinates() -> None:
+    """All elements of a circle are an output: they stay where the caller looks for them."""
+    text = SPIRAL.replace("output R<i>", "output R<t,i>").replace("if t==2*T: x -> R<i>", "x -> R<t,i>")
+    x = np.random.default_rng(1).standard_normal(2)
+    expected, found = (upl.compile(upl.load(text), e, gather="ordered")(X=x, T=3)["R"] for e in ("interp", "native"))  # pyright: ignore
+    assert len({*expected[:, 0]}) > 3
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_a_circle_with_other_coordinates_keeps_its_gradient() -> None:
     p = upl.vjp(upl.load(CIRCLES["by twos"].replace("0.5*x", "sin(x)")), of="R", wrt="X")
     x, d = np.random.default_rng(1).standard_normal((2, 3))

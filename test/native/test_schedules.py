@@ -129,6 +129,14 @@ def test_small_products_stay_loops() -> None:
     assert not boxes(plan(upl.load(small)))
 
 
+def test_a_sum_times_a_number_is_no_product() -> None:
+    """No operation on matrices computes it, so it gets no array for that."""
+    text = "program p\nparam n >= 1\ninput X<i,j> in 0<=i<n, 0<=j<n { 2*X -> S.s<i> }\noutput R<i>\n"
+    program = upl.load(text + "node S<i> in 0<=i<n { in @(+) s[n]; tanh(s)*s -> R }\n")
+    assert not plan(program).arrays
+    compare(program, {"n": 5}, "relaxed")
+
+
 @pytest.mark.parametrize("gather", ["ordered", "relaxed"])
 def test_gradients_of_a_convolution(gather: str) -> None:
     gradient = upl.vjp(upl.load(PROGRAMS / "convolution.upl"), of="R", wrt=["X", "W"])
