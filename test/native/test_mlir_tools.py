@@ -152,3 +152,10 @@ def test_no_operation_of_ours_is_left(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "math.exp" in text
     body = text[text.index("{", text.index("attributes")) :]
     assert "upl.sigmoid" not in body
+
+
+def test_a_tensor_without_elements_is_given_no_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`tensor.empty` takes the sizes that its type leaves open; 0 is none of them."""
+    text = "program none\nconst n = 0\ninput X<i> in 0<=i<n { 2*X -> R<i> }\noutput R<i> in 0<=i<n\n"
+    found = lowered(upl.load(text), tmp_path, capsys, "linalg")
+    assert "tensor.empty() : tensor<0xf64>" in found

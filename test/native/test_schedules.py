@@ -274,6 +274,19 @@ def test_states_made_again_are_the_same(gather: str) -> None:
         compare(program, {"T": steps, "m": m}, gather, between=(0, 1))
 
 
+def test_states_of_a_grid_that_begins_below_zero() -> None:
+    """As many rows are kept as there are, wherever they are counted from."""
+    text = (PROGRAMS / "reaction.upl").read_text(encoding="utf-8")
+    for old, new in {
+        "0<=i<m": "-5<=i<m-5", "1<=i<=m-2": "-4<=i<=m-7", "i<=m-3": "i<=m-8", "i>=2": "i>=-3", "i==0": "i==-5", "i==m-1": "i==m-6",
+    }.items():  # fmt: skip
+        assert old in text
+        text = text.replace(old, new)
+    program = upl.grad(upl.load(text), "L", ["U0"])
+    assert [str(a.extent) for a in plan(program).arrays["U.u.kept"].axes[1:]] == ["m", "m"]
+    compare(program, {"T": 11, "m": 9}, "ordered", between=(0, 1))
+
+
 def test_states_made_again_of_infinities_and_nan() -> None:
     program = upl.grad(upl.load(PROGRAMS / "reaction.upl"), "L", ["U0"])
     start = random_inputs(program, {"T": 12, "m": 8})["U0"]
