@@ -320,4 +320,99 @@ SURVIVORS = (
         "passes/hardware/limit_inputs.py", "out[v] = None\n        return list(out)", "returns None",
         test="test/passes/test_limit_inputs.py::test_the_parts_compute_what_the_node_did",
     ),
+    # of the sample at 2cd66e1a
+    Survivor(
+        "passes/loops/transform/followed.py", "others = [(n, s) for n, s in enumerate(apart) if n != at and s != 0]",
+        "0 to 1", test="test/native/test_read_where_stored.py::test_a_shift_register_of_rows_too[ordered]",
+    ),
+    Survivor(
+        "passes/loops/transform/products.py",
+        "        if any(isinstance(x, terms.Number) for x in found):\n            return False", "False to True",
+        test=f"{SCHEDULES}::test_a_sum_times_a_number_is_no_product",
+    ),
+    Survivor(
+        "passes/loops/coordinates.py",
+        "if eq.output or not c.rest.names <= {*eq.fields, *self.lin.ctx.params} - {c.field}:\n            return False",
+        "False to True", test="test/native/test_rings.py::test_a_result_has_its_own_coordinates",
+    ),
+    Survivor(
+        "passes/loops/emit/small.py",
+        'inside = self._whole(arith.AndIOp, self._tests(n, "sge", -(1 << 53)), self._tests(n, "sle", 1 << 53))',
+        "minus left out", test="test/small/test_small_arithmetic.py::test_native_code_rounds_integers_once[f16]",
+    ),
+    Survivor(
+        "passes/loops/graph.py",
+        "return [p for p in ports if p not in self.stored_ports and not isinstance(self.ends[p[0]], OutputOp)]",
+        "NotIn to In", test="test/native/test_long_programs.py::test_a_long_chain_behind_a_loop",
+    ),
+    Survivor(
+        "passes/loops/tensors/convert.py",
+        "dynamic = [scope.size(n) for n, old in zip(shape, type_.get_shape(), strict=True) if old < 0]", "Lt to LtE",
+        test="test/native/test_mlir_tools.py::test_a_tensor_without_elements_is_given_no_size",
+    ),
+    Survivor(
+        "passes/loops/transform/checkpoints.py", "later += [] if moved is None else [moved]", "condition turned round",
+        test=f"{SCHEDULES}::test_states_made_again_are_the_same[relaxed]",
+    ),
+    Survivor(
+        "passes/loops/transform/checkpoints.py",
+        "others = [Axis(i, lo, hi - lo + 1) for i, (lo, hi) in enumerate(self._bounds(name).values())]", "Sub to Add",
+        test=f"{SCHEDULES}::test_states_of_a_grid_that_begins_below_zero",
+    ),
+    Survivor(
+        "passes/loops/transform/checkpoints.py",
+        'one = Loop(start.name or "", (self.forth.lows[0] - 1,), opening, False, first)', "Sub to Add",
+        test=f"{SCHEDULES}::test_states_made_again_are_the_same[relaxed]",
+    ),
+    Survivor(
+        "passes/loops/transform/contractions.py",
+        "if more or found is None:\n            return None\n        a, b = found\n"
+        "        if not isinstance(a, Get) or not isinstance(b, Get):",
+        "not left out", test=f"{SCHEDULES}::test_gradients_of_a_convolution[relaxed]",
+    ),
+    Survivor(
+        "passes/loops/transform/results.py",
+        "while isinstance(term, Fold) and len(term.parts) == 1 and not (p := term.parts[0]).dims + p.cons + p.guards:",
+        "1 to 2",
+        test="test/native/test_results_in_place.py::test_what_is_more_than_a_copy_is_all_there[relaxed-of each element]",
+    ),
+    Survivor(
+        "passes/loops/transform/results.py", "if len(eq.pieces) != 1 or len(eq.domain) != 1:", "Or to And",
+        test="test/native/test_results_in_place.py::test_what_is_more_than_a_copy_is_all_there[relaxed-of some elements]",
+    ),
+    Survivor(
+        "passes/loops/emit/ended.py", "for (one, _), v in zip(chain.folds, found, strict=True):", "True to False",
+        reason="an assertion: the loop has one result for each fold behind its variable, as it is made with their types",
+    ),
+    Survivor(
+        "passes/loops/show.py", "sign = _TESTS.get(test) or _TESTS.get(test[1:])", "Or to And",
+        test=f"{SCHEDULES}::test_comparisons_are_shown",
+    ),
+    Survivor(
+        "passes/loops/transform/unread.py",
+        "out.update((h, None) for h in halves if len(h.e.names & fields) > 1)", "BitAnd to BitOr",
+        test="test/native/test_unread.py::test_borders_along_one_field_stay",
+    ),
+    Survivor(
+        "passes/loops/transform/tables.py",
+        "if low is None or high is None or low > high or any(a is None or b is None for a, b in widths):", "Gt to GtE",
+        test="test/native/test_read_where_stored.py::test_one_value_for_all_steps_is_a_table_too",
+    ),
+    Survivor(
+        "passes/loops/equations.py",
+        "together = tuple(cases) if dims and len(cases) > 1 and self.ordered else ()  # one loop keeps the order",
+        "And to Or", test="test/native/test_few_summands.py::test_one_loop_keeps_the_order_of_two_cases[relaxed]",
+    ),
+    Survivor(
+        "passes/loops/transform/forward.py",
+        "if isinstance(g, Get) and (source := self._source(self._read(g, cons, t.env, context), g.index)) is not None",
+        "IsNot to Is",
+        test=f"{SCHEDULES}::test_products_read_what_is_copied_from_an_input",
+    ),
+    Survivor(
+        "passes/loops/emit/boxes.py",
+        "end = first if k > 0 else self._op(arith.SubiOp, self._op(arith.AddiOp, first, size), self._number(1))",
+        "condition turned round",
+        test="test/native/test_convolutions.py::test_which_images_are_worth_a_copy_with_zeros",
+    ),
 )  # fmt: skip

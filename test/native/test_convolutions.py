@@ -6,6 +6,7 @@ be a summand that the program does not have.
 
 from __future__ import annotations
 
+import operator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from xdsl.dialects import arith, func
+from xdsl.ir import SSAValue
 
 import upl_mlir as upl
+from upl_mlir.passes.loops.emit.boxes import GROWTH
+from upl_mlir.passes.lower_to_loops import lower_to_loops
 
 PROGRAM = Path(__file__).resolve().parents[2] / "bench" / "native" / "programs" / "convolution.upl"
 Floats = NDArray[Any]
@@ -127,3 +132,29 @@ def test_ordered_sums_are_those_of_the_interpreter() -> None:
     found = native(gather="ordered")(**given)
     for port, value in expected.items():
         np.testing.assert_array_equal(found[port], value, err_msg=port)
+
+
+def value(v: SSAValue, sizes: dict[str, int]) -> int:
+    """What a program computes of its sizes."""
+    if not isinstance(v.owner, arith.ConstantOp | arith.SignlessIntegerBinaryOperation):
+        return sizes[v.name_hint or ""]
+    if isinstance(v.owner, arith.ConstantOp):
+        return int(v.owner.value.value.data)  # pyright: ignore
+    compute: dict[type, Any] = {
+        arith.AddiOp: operator.add, arith.SubiOp: operator.sub, arith.MuliOp: operator.mul, arith.MaxSIOp: max,
+        arith.MinSIOp: min,
+    }  # fmt: skip
+    return compute[type(v.owner)](*(value(a, sizes) for a in v.owner.operands))
+
+
+def test_which_images_are_worth_a_copy_with_zeros() -> None:
+    """Those whose copy is not much larger: two zeros stand at each end of a row, and of a column."""
+    module = lower_to_loops(upl.vjp(upl.load(PROGRAM.read_text(encoding="utf-8")), of="R", wrt=["X"]).op).module
+    (f,) = (op for op in module.walk() if isinstance(op, func.FuncOp))
+    (finite,) = (op for op in f.walk() if isinstance(op, arith.CmpfOp))
+    (both,) = (use.operation for use in finite.result.uses)
+    test = both.operands[0].owner
+    assert isinstance(both, arith.AndIOp) and isinstance(test, arith.CmpiOp)
+    for o in (1, 2, 3, 5, 100):
+        copied, own = (value(v, {"n": 2, "c": 3, "k": 5, "o": o}) for v in test.operands)
+        assert (copied, own) == ((o + 4) ** 2, o**2 * GROWTH)

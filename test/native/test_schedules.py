@@ -278,7 +278,8 @@ def test_states_of_a_grid_that_begins_below_zero() -> None:
     """As many rows are kept as there are, wherever they are counted from."""
     text = (PROGRAMS / "reaction.upl").read_text(encoding="utf-8")
     for old, new in {
-        "0<=i<m": "-5<=i<m-5", "1<=i<=m-2": "-4<=i<=m-7", "i<=m-3": "i<=m-8", "i>=2": "i>=-3", "i==0": "i==-5", "i==m-1": "i==m-6",
+        "0<=i<m": "-5<=i<m-5", "1<=i<=m-2": "-4<=i<=m-7", "i<=m-3": "i<=m-8", "i>=2": "i>=-3", "i==0": "i==-5",
+        "i==m-1": "i==m-6",
     }.items():  # fmt: skip
         assert old in text
         text = text.replace(old, new)
@@ -402,7 +403,11 @@ def test_comparisons_are_shown() -> None:
 param n >= 1
 input X<i> in 0<=i<n { -> A.x }
 output R<i>
-node A<i> { in x; k = int(x); (x == 1 || x < 2) && (x != 3 || x >= 4) && (k == 5 || k > 6) && (k != 7 || k <= i) ? x : 0 -> R }
+node A<i> {
+  in x
+  k = int(x)
+  (x == 1 || x < 2) && (x != 3 || x >= 4) && (k == 5 || k > 6) && (k != 7 || k <= i) ? x : 0 -> R
+}
 """
     found = plan(upl.load(text).infer_domains())
     (line,) = (x.strip() for x in schedule_lines(found.tree, found.arrays) if "R<L1> =" in x)
