@@ -45,7 +45,6 @@ def judged(tried: dict[str, object]) -> Survivor | None:
     return None
 
 
-FROZEN = "nothing sets a field of it or hashes one"
 REMOVED = "the code was never used, and is gone"
 SIMPLIFY = "test/passes/test_simplify.py::test_a_rule"
 SCHEDULES = "test/native/test_schedules.py"
@@ -177,9 +176,6 @@ SURVIVORS = (
         "NotEq to Eq", test=f"{SCHEDULES}::test_gradients_of_a_convolution[relaxed]",
     ),
     Survivor(
-        "passes/batch.py", "    return e\n\n\n@dataclass(frozen=True)", "True to False", reason=FROZEN,
-    ),
-    Survivor(
         "passes/build.py", "return _negated(body, condition(body, f.args[0], env, lazy))", "0 to 1",
         test="test/hw/test_host_order.py::test_a_condition_that_is_negated_as_a_whole",
     ),
@@ -243,9 +239,6 @@ SURVIVORS = (
         removed=True,
     ),
     Survivor(
-        "passes/hardware/lower_hw.py", "tokens may have.\"\"\"\n\n\n@dataclass(frozen=True)", "True to False", reason=FROZEN,
-    ),
-    Survivor(
         "passes/loops/graph.py",
         "return [c for c in components(list(edges), lambda p: edges.get(p, [])) "
         "if len(c) > 1 or c[0] in edges.get(c[0], [])]", "Or to And",
@@ -263,10 +256,6 @@ SURVIVORS = (
     Survivor(
         "poly/counts/quota.py", "if a.n_basic_set() <= FEW:", "LtE to Lt",
         reason="a bound on effort: the same pieces, subtracted in one call or several",
-    ),
-    Survivor(
-        "passes/loops/terms.py", "args: tuple[Term, ...]\n\n\n@dataclass(frozen=True, eq=False)", "True to False",
-        reason=FROZEN,
     ),
     Survivor(
         "poly/ranking.py", "if _always(s, later):\n        return 1", "1 to 2",
