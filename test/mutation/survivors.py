@@ -332,7 +332,7 @@ SURVIVORS = (
     Survivor(
         "passes/loops/graph.py",
         "return [p for p in ports if p not in self.stored_ports and not isinstance(self.ends[p[0]], OutputOp)]",
-        "NotIn to In", test="test/native/test_long_programs.py::test_a_long_chain_behind_a_loop",
+        "NotIn to In", test="test/native/test_long_programs.py::test_what_is_stored_of_a_loop_before_a_long_chain",
     ),
     Survivor(
         "passes/loops/tensors/convert.py",
@@ -341,7 +341,7 @@ SURVIVORS = (
     ),
     Survivor(
         "passes/loops/transform/checkpoints.py", "later += [] if moved is None else [moved]", "condition turned round",
-        test=f"{SCHEDULES}::test_states_made_again_are_the_same[relaxed]",
+        test=f"{SCHEDULES}::test_states_of_a_grid_that_begins_below_zero",
     ),
     Survivor(
         "passes/loops/transform/checkpoints.py",
@@ -351,13 +351,13 @@ SURVIVORS = (
     Survivor(
         "passes/loops/transform/checkpoints.py",
         'one = Loop(start.name or "", (self.forth.lows[0] - 1,), opening, False, first)', "Sub to Add",
-        test=f"{SCHEDULES}::test_states_made_again_are_the_same[relaxed]",
+        test=f"{SCHEDULES}::test_states_of_a_grid_that_begins_below_zero",
     ),
     Survivor(
         "passes/loops/transform/contractions.py",
         "if more or found is None:\n            return None\n        a, b = found\n"
         "        if not isinstance(a, Get) or not isinstance(b, Get):",
-        "not left out", test=f"{SCHEDULES}::test_gradients_of_a_convolution[relaxed]",
+        "not left out", test="test/native/test_convolutions.py::test_which_images_are_worth_a_copy_with_zeros",
     ),
     Survivor(
         "passes/loops/transform/results.py",

@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
+from upl_mlir.dialects.upl.query import poly_context
 from upl_mlir.engines.native import target
 from upl_mlir.engines.native.llvm.entry import emit_module
+from upl_mlir.passes.loops.graph import DEEPEST, Graph
 from upl_mlir.passes.lower_to_loops import lower_to_loops
+from upl_mlir.poly.linear import Linear
 
 
 def chain(n: int) -> str:
@@ -67,12 +70,12 @@ def behind_a_loop(n: int) -> str:
     ])  # fmt: skip
 
 
-def test_a_long_chain_behind_a_loop() -> None:
-    x = np.linspace(-1, 1, 4).reshape(2, 2)
-    want = 8 * x
-    for k in range(400):
-        want = 0.5 * want + k % 7
-    np.testing.assert_allclose(upl.compile(upl.load(behind_a_loop(400)), engine="native")(X=x, T=3)["R"], want, rtol=1e-14)
+def test_what_is_stored_of_a_loop_before_a_long_chain() -> None:
+    """Of the loop one state; of the chain one node of so many, from which the rest is computed."""
+    program = upl.load(behind_a_loop(400)).op
+    graph = Graph(program, Linear(poly_context(program, {})))
+    graph.choose()
+    assert graph.stored_ports == {("U", "x"), *((f"N{k}", "x") for k in range(DEEPEST - 1, 400, DEEPEST))}
 
 
 @pytest.mark.parametrize("threads", [1, 2])
