@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
+from upl_mlir.passes.analysis.relations import ProgramSets
 from upl_mlir.passes.checkpoint.runs import revolve
+from upl_mlir.passes.checkpoint.time_loop import Loop
 from upl_mlir.poly.parse import parse_index
 
 INPUTS = Path(__file__).resolve().parents[1] / "Inputs"
@@ -339,6 +341,17 @@ def test_snapshots(tools, rng, monkeypatch, text, steps, snapshots) -> None:
     under_way = max(0, before.stats["peak_waiting"] - waited)
     entering = sum(v.size for name, v in inputs.items() if name in ("F", "L", "R")) + 2 * steps * (text is FIXED)
     assert run.stats["peak_waiting"] <= kept + once + under_way + 2 * 6 + 2 * entering
+
+
+@pytest.mark.parametrize(
+    ("text", "lowest", "entered"), [(NONLINEAR, 0, 0), (WAVE, 0, 1), (STRING, 0, 1), (LSTM, 1, 1)],
+    ids=["one state", "two states", "two states and an end", "one state and a value"],
+)  # fmt: skip
+def test_when_all_states_have_entered(text, lowest, entered) -> None:
+    """A schedule begins where no more states come from outside: what comes at each step is none."""
+    p = upl.load(text, T=6)
+    g = upl.vjp(p, of="Y", wrt=list(p.inputs)).infer_domains()
+    assert Loop(ProgramSets(g.op), "t").entered(lowest) == entered
 
 
 def test_snapshots_of_an_lstm(tools, rng) -> None:

@@ -198,6 +198,16 @@ def test_mixed_only_where_it_needs_fewer() -> None:
     assert mode_of(upl.load(NET), mode="reverse") == "reverse mode"
 
 
+@pytest.mark.parametrize(
+    ("widths", "join"), [((8, 2, 8), "reverse from there"), ((8, 2, 10), "product of both sides")]
+)
+def test_the_join_with_fewest_instances(widths, join) -> None:
+    """At the layer itself, where the sums before it would need another relay, for their gathers."""
+    p = upl.load(NET, K=len(widths), N=list(widths))
+    note = upl.jacobian(p, of="Y", wrt="X", mode="mixed").notes[-1]
+    assert note.startswith(f"mixed mode, cut at `Res.r` at k=2 (2 values), {join}: ")
+
+
 def test_sizes_that_are_open() -> None:
     """Widths are compared as polynomials where these decide."""
     text = HIDDEN.replace("param h >= 1", "const h = 2").replace("n >= 1", "n >= 9").replace("m >= 1", "m >= 9")

@@ -84,6 +84,28 @@ def layers(X, W):
     return out
 
 
+LAST_ROW = """program last_row
+const K = 2
+const N[0:2] = [2, 3, 2]
+input X<k,i> in 0<=k<=K, 0<=i<4 { -> V.v }
+output R<k,i>
+node V<k,i> in 0<=k<=K, 0<=i<4 {
+  in v
+  v -> Z.y
+  if k<K && i<N[k+1] || k==K && i==1: v*v -> Z.z
+}
+node Z<k,i> in 0<=k<=K, 0<=i<4 {
+  in y, @(+) z[(k<K && i<N[k+1] || k==K && i==1 ? 1 : 0)]
+  sin(y)+z -> R
+}
+"""
+
+
+def last_row(X):
+    squares = np.array([[1, 1, 1, 0], [1, 1, 0, 0], [0, 1, 0, 0]])
+    return np.sin(X) + squares * X**2
+
+
 @pytest.mark.parametrize(
     ("text", "function", "first", "shapes", "shown"),
     [
@@ -99,8 +121,10 @@ def layers(X, W):
         (GROWING, growing, (1, 0), {"X": (2, 3)}, ["c<N[max(1,k-1)]", "c>=N[max(1,k-1)] || k==1"]),
         # how many derivatives arrive where this one goes
         (LAYERS, layers, (0, 1), {"X": (2,), "W": (2, 3, 3)}, ["#(k<=1 ? N[min(2,k+1)]+1 : 1)"]),
+        # a number that hangs on the entry in each of its cases
+        (LAST_ROW, last_row, (0, 0), {"X": (3, 4)}, ["d_z[(k<=1 && i<N[min(2,k+1)] || k==K && i==1 ? 1 : 0)]"]),
     ],
-    ids=["count and body", "condition", "multiplicity"],
+    ids=["count and body", "condition", "multiplicity", "count in the last row"],
 )
 def test_no_entry_behind_an_arrays_end_is_read(tools, rng, text, function, first, shapes, shown):
     """All adjoint nodes have instances at which `k+1` or `k-1` is outside of the array: there the entry decides nothing."""

@@ -178,3 +178,19 @@ def test_check_grads_takes_what_programs_take() -> None:
     ):  # fmt: skip
         with pytest.raises(upl.UplError, match=why):
             upl.check_grads(p, of=of, wrt=wrt, inputs=inputs)
+
+
+@pytest.mark.parametrize("engine", ["interp", "token", "native"])
+def test_the_tangent_of_an_open_extremum_comes_where_the_node_fires(engine: str) -> None:
+    """Nothing comes to `M<1>`, neither summands nor `g`: it does not fire, and no tangent is left over there."""
+    p = upl.load("""program gated
+input X<i,j> in 0<=i<3, 0<=j<2 { if X>0: -> M.x<i> }
+input G<i> in 0<=i<3 { if G>0: -> M.g }
+output L
+node M<i> { in @(max) x[##], g; x*x*g -> S.s<> }
+node S { in @(+) s[##]; -> L }
+""")
+    x, g = np.array([[1.0, 2.0], [-1.0, -2.0], [3.0, 3.0]]), np.array([0.5, -1.0, 2.0])
+    t = np.array([[0.1, 0.2], [0.4, 0.8], [1.6, 3.2]])
+    found = upl.compile(upl.jvp(p, of="L", wrt="X"), engine=engine)(X=x, G=g, t_X=t)  # pyright: ignore[reportArgumentType]
+    assert found["L"] == 4 * 0.5 + 9 * 2 and found["t_L"] == pytest.approx(2 * 2 * 0.2 * 0.5 + 2 * 3 * 2.4 * 2)

@@ -15,7 +15,9 @@ from circuit.test_circuits import bits, same, same_as_the_interpreter
 
 import upl_mlir as upl
 from upl_mlir.passes.circuit.choose import Wish
+from upl_mlir.passes.circuit.process import network_of
 from upl_mlir.passes.lower_to_circuit import planned_circuit
+from upl_mlir.passes.schedule import prepared, raised
 
 BODIES = {
     "relu": "b1: bool = a > 0; b1*a",
@@ -84,6 +86,31 @@ def test_gathers_of_many(operator: str) -> None:
 @pytest.mark.parametrize("operator", ["max", "min", "*", "+"])
 def test_gathers_of_a_few(operator: str) -> None:
     same_as_the_interpreter(Text("neighbours", (("n", 23),), NEIGHBOURS % operator), 1, NOT_FINITE)
+
+
+BEFORE = """program before
+param n >= 2
+input A<i,j> in 0<=i<n, 0<=j<i { -> F.s<i> }
+output Y<i>
+node F<i> in 0<=i<n { in @(%s) s[i]; s -> Y<i> }
+"""
+
+
+@pytest.mark.parametrize("operator", ["max", "min", "*", "+"])
+def test_gathers_of_none_or_many(operator: str) -> None:
+    """What comes of no summands is not what changes none: a sum of none is 0, and not -0."""
+    same_as_the_interpreter(Text("before", (("n", 5),), BEFORE % operator), 1, (-3.0, -0.0))
+
+
+def test_a_statement_with_two_gathers_of_many_is_refused() -> None:
+    """As a circuit's text may have it; of a program each becomes a statement of its own."""
+    text = GATHER.replace("-> F.s<i> }", "-> F.s<i>; 2*a -> F.s<i> }") % ("a", "+", "2*n")
+    sizes = {"m": 2, "n": 4}
+    assert len(planned_circuit(upl.load(text).infer_domains().module.clone(), sizes, Wish(1))[1].parts) == 2
+    program = prepared(upl.load(text).infer_domains().module.clone(), "f32", "ordered")
+    loops = raised(program, real="f32", gather="ordered", fixed=sizes, split=False, again=False)
+    with pytest.raises(upl.UplError, match=r"UPL2001.*`Y` has more than one gather of many summands"):
+        network_of(loops)
 
 
 FUNCTIONS = {

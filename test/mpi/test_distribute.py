@@ -14,11 +14,14 @@ from upl_mlir.diagnostics import UplError
 from upl_mlir.engines.mpi.kept import plan_of_text, text_of
 from upl_mlir.engines.mpi.plan import make_plan
 from upl_mlir.engines.native import target
+from upl_mlir.passes.distribute.narrow import block_facts
 from upl_mlir.passes.distribute.schedule import Distributed, distribute
 from upl_mlir.passes.loops.ir import read, write
 from upl_mlir.passes.loops.legal import faults
+from upl_mlir.passes.loops.program import Block
 from upl_mlir.passes.loops.tree import Exchange, subtrees
 from upl_mlir.passes.schedule import prepared
+from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.tools.upl import main as upl_tool
 from upl_mlir.tools.upl_opt import main as upl_opt
 
@@ -207,6 +210,37 @@ def test_sizes_choose_the_cut() -> None:
     ]
     assert "d_W" in found[0].cuts and "d_W.part" not in found[0].partial
     assert "d_W.part" in found[1].partial
+
+
+@pytest.mark.parametrize(("K", "m", "cut"), [(6, 0, False), (6, 1, True), (7, 0, True)])
+def test_what_all_need_is_received_where_that_costs_less_than_to_compute_it(K: int, m: int, cut: bool) -> None:
+    """Each rank of four receives three quarters of `B`, an element at the price of 8 operations, or computes these three
+    quarters, too, an element with one operation and one for each summand: `m=0` is none."""
+    p = upl.load("""program all_for_all
+param n >= 1
+param K >= 0
+param m >= 0
+input X<i,k> in 0<=i<n, 0<=k<K { -> B.s<i> }
+input Z<i,k> in 0<=i<n, 0<=k<m { -> B.s<i> }
+output Y<j>
+node B<i> in 0<=i<n { in @(+) s[K+m]; s #n -> C.s<j> for j in 0..n-1 }
+node C<j> in 0<=j<n { in @(+) s[n]; s*j -> Y }
+""")
+    program = prepared(p.module, "f64", "ordered")
+    d = distribute(program, gather="ordered", proved=False, sizes={"K": K, "m": m})
+    assert d.choice.fields == {"Y": "j"} | ({"B.s": "i"} if cut else {})
+    assert [x.exchange.array for x in d.exchanges] == ["B.s"] * cut
+
+
+def test_what_is_known_of_a_block() -> None:
+    """It lies inside of the whole, and may be empty: then its last index is the one before its first."""
+    known = block_facts(Block("first", "last", IndexExpr.of(1), IndexExpr.of("n")))
+    holds = {
+        (first, last)
+        for first in range(6) for last in range(-1, 6)
+        if known.evaluate({"first": first, "last": last, "n": 3}, lambda _a, _i: 0)
+    }  # fmt: skip
+    assert holds == {(first, last) for first in range(1, 5) for last in range(first - 1, 4)}
 
 
 def test_gradients_of_shortest_paths_are_divided() -> None:

@@ -50,6 +50,7 @@ SIMPLIFY = "test/passes/test_simplify.py::test_a_rule"
 SCHEDULES = "test/native/test_schedules.py"
 RINGS = "test/native/test_rings.py::test_a_circle_without_a_plain_field_is_ordered"
 READABLE = "test/autodiff/test_readable.py"
+DISTRIBUTE = "test/mpi/test_distribute.py"
 SURVIVORS = (
     # of the sample at 45c6dc15
     Survivor(
@@ -403,5 +404,100 @@ SURVIVORS = (
         "end = first if k > 0 else self._op(arith.SubiOp, self._op(arith.AddiOp, first, size), self._number(1))",
         "condition turned round",
         test="test/native/test_convolutions.py::test_which_images_are_worth_a_copy_with_zeros",
+        "passes/infer_domains.py", "return all(", "returns None",
+        test="test/passes/test_infer_domains.py::test_domains_that_are_known_stay_as_they_are",
+    ),
+    Survivor(
+        "passes/distribute/narrow.py",
+        'Formula.compare(b.low, "<=", first) & Formula.compare(first, "<=", last + 1) & Formula.compare(last, "<=", b.high)',
+        "1 to 2", test=f"{DISTRIBUTE}::test_what_is_known_of_a_block",
+    ),
+    Survivor(
+        "passes/distribute/exchanges.py", "depth, place = depth + 1, 0", "1 to 2",
+        test=f"{DISTRIBUTE}::test_gradients_of_shortest_paths_are_divided",
+    ),
+    Survivor(
+        "passes/distribute/partial.py",
+        "ranges.append(Range(f, *(tuple(lin.strongest(e, sign, around)) for e, sign in ((lows, 1), (highs, -1)))))",
+        "statement left out", test=f"{DISTRIBUTE}::test_a_sum_over_a_cut_field_is_one_of_parts",
+    ),
+    Survivor(
+        "passes/distribute/choice.py", "found *= NOMINAL if lo is None or hi is None else max(0, hi - lo + 1)", "0 to 1",
+        test=f"{DISTRIBUTE}::test_what_all_need_is_received_where_that_costs_less_than_to_compute_it[6-0-False]",
+    ),
+    Survivor(
+        "passes/distribute/choice.py", "return whole * (RANKS - 1) / RANKS", "1 to 2",
+        test=f"{DISTRIBUTE}::test_what_all_need_is_received_where_that_costs_less_than_to_compute_it[6-0-False]",
+    ),
+    Survivor(
+        "passes/distribute/schedule.py",
+        "name = e.read.array if (e.read.array, choice.fields[e.read.array]) not in banned else reader", "NotIn to In",
+        reason="a cut is never one of the banned ones: the condition always held, and is gone", removed=True,
+    ),
+    Survivor(
+        "passes/analysis/tables.py",
+        'rows = [(name, "?" if f is None else f, "?" if t is None else t) for name, (f, t) in counts.items()]',
+        "condition turned round", test="test/tools/test_notebook.py::test_a_count_that_data_decide_is_a_question_mark",
+    ),
+    Survivor(
+        "passes/analysis/tables.py", 'return f"<details><summary>{escape(title)}</summary>{inside}</details>"',
+        "returns None", test="test/tools/test_notebook.py::test_a_report_is_a_table_of_obligations",
+    ),
+    *(
+        Survivor(
+            "passes/checkpoint/time_loop.py",
+            "if a.target.symbol in names and a.source.symbol not in names and f\"{self.along}'\" not in a.stars:", what,
+            test="test/autodiff/test_checkpoint.py::test_when_all_states_have_entered",
+        )
+        for what in ("condition turned round", "NotIn to In")
+    ),
+    Survivor(
+        "poly/fibres.py", "if terms is None or len(terms) > 1:  # several are found faster, and are shorter, by values",
+        "1 to 2", test="test/poly/test_fibres.py::test_what_is_counted_value_by_value_names_the_entries[1]",
+    ),
+    Survivor(
+        "poly/convert.py", "c *= self.constant(at) or 0", "0 to 1",
+        test="test/poly/test_sets.py::test_a_product_with_a_known_constant[0-6]",
+    ),
+    Survivor(
+        "passes/autodiff/adjoint_plan.py",
+        "at = Formula.all(Formula.compare(it, CmpOp.EQ, v) for it, v in zip(a.loops, point, strict=True))", "True to False",
+        reason="an assertion: a point has one value for each iterator, as it is of the product of their ranges",
+    ),
+    Survivor(
+        "passes/autodiff/adjoint_plan.py", "if any(read_outside(s) is not None for s in cases.values()):", "IsNot to Is",
+        test="test/autodiff/test_sizes.py::test_no_entry_behind_an_arrays_end_is_read[count in the last row]",
+    ),
+    Survivor(
+        "passes/autodiff/tangent_gather.py", "fires = None if node.symbol not in sets.dynamic_nodes else Special.UNBOUNDED",
+        "condition turned round",
+        test="test/autodiff/test_tangent.py::test_the_tangent_of_an_open_extremum_comes_where_the_node_fires[interp]",
+    ),
+    Survivor(
+        "passes/analysis/relations.py",
+        "stack += [a.target.symbol for a in self.out_of(at) if not a.port.open]", "statement left out",
+        test="test/passes/test_check.py::test_nothing_is_proved_of_what_stands_far_behind_a_choice_of_data",
+    ),
+    Survivor(
+        "passes/circuit/process.py", "if len(parts) > 1:", "1 to 2",
+        test="test/circuit/test_bodies.py::test_a_statement_with_two_gathers_of_many_is_refused",
+    ),
+    Survivor(
+        "passes/circuit/body.py", "if t.count is None or empty is neutral:", "Is to IsNot",
+        test="test/circuit/test_bodies.py::test_gathers_of_none_or_many[+]",
+    ),
+    Survivor(
+        "passes/circuit/channels/inputs.py", "return [i for i, start in zip(found, starts, strict=True) if start == first]",
+        "True to False", reason="an assertion: the starts are those of the inputs, one for each",
+    ),
+    Survivor(
+        "passes/jacobian/bottleneck.py",
+        'costs[Cut(place, width, "reverse")] = width * g + m * (h + extra) + m * width', "Add to Sub",
+        test="test/autodiff/test_mixed.py::test_the_join_with_fewest_instances",
+    ),
+    Survivor(
+        "passes/hardware/lower_hw.py",
+        "self.sets.domain(send.target_name)\n        for f, e in zip(target.fields, send.index.data, strict=True):",
+        "True to False", reason="an assertion: the verifier has compared the two lengths (UPL1105)",
     ),
 )  # fmt: skip

@@ -69,6 +69,20 @@ def test_what_depends_on_data_is_listed_and_never_refuted():
     assert report.firings["It"] is None and report.tokens["It"] is None and report.tokens.total is None
 
 
+def test_nothing_is_proved_of_what_stands_far_behind_a_choice_of_data():
+    """`B` and `C` send always; but data decide whether `B` fires, and so whether `C` does, and what `Y` gets."""
+    p = upl.load("""program far
+input X<i> in 0<=i<3 { if X>0: -> B.x }
+output Y<i> in 0<=i<3
+node B<i> in 0<=i<3 { in x; -> C.x }
+node C<i> in 0<=i<3 { in x; -> Y }
+""")
+    report = p.check()
+    open_ = {o.where for o in report.obligations if o.status is Status.UNPROVED and o.kind is Kind.COVERAGE}
+    assert open_ == {"B.x", "C.x", "Y"}
+    assert report.firings == {"B": None, "C": None} and report.tokens["Y"] is None
+
+
 def test_numbers_of_the_perceptron():
     report = report_of("perceptron")
     assert str(report.tokens.total) == "305*D"

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 import upl_mlir as upl
+from upl_mlir.dialects.upl import FormulaAttr
+from upl_mlir.dialects.upl.query import nodes
 from upl_mlir.passes.analysis.relations import ProgramSets
+from upl_mlir.passes.infer_domains import domains_known, infer_missing
 from upl_mlir.poly.parse import parse_formula
 
 INPUTS = Path(__file__).resolve().parents[1] / "Inputs"
@@ -148,6 +151,21 @@ def test_inference_again_changes_nothing(examples: Path):
     again = upl.load(str(p)).infer_domains()
     for name in ("Sum", "Link", "Res", "R"):
         assert str(ProgramSets(p.op).domain(name).isl) == str(ProgramSets(again.op).domain(name).isl)
+
+
+def test_domains_that_are_known_stay_as_they_are():
+    """Passes that need domains do not infer them again: what a pass before them has made of one stays."""
+    p = upl.load("program p\ninput X<i> in 0<=i<3 { -> A.x }\noutput Y<i>\nnode A<i> { in x; -> Y }\n")
+    program = p.infer_domains().op
+    assert domains_known(program)
+    (node,) = nodes(program)
+    node.domain = FormulaAttr(parse_formula("i>=0 && i<3 && i!=1"))
+    infer_missing(program)
+    assert str(node.domain.data) == "i>=0 && i<3 && i!=1"
+    node.domain = None
+    assert not domains_known(program)
+    infer_missing(program)
+    assert domains_known(program) and str(node.domain.data) == "0<=i<=2"
 
 
 @pytest.mark.parametrize(

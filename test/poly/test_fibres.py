@@ -57,6 +57,13 @@ def test_a_triangle_is_one_polynomial():
     assert n == parse_index("(n*n+n) floordiv 2")
 
 
+@pytest.mark.parametrize("most", [1, 2])
+def test_what_is_counted_value_by_value_names_the_entries(most):
+    """Two values as more of them."""
+    terms = fibre_counts(CTX.set(("x", "t", "i"), parse_formula(f"0<=x<=3 && 0<=t<={most} && N[t]<=i<n+t")), ("t", "i"))
+    assert [str(n) for _, n in terms or ()] == ["n-N[0]", "n-N[1]+1", "n-N[2]+2"][: most + 1]
+
+
 def test_two_quotients_that_isl_cannot_compare():
     """Both are one factor: to ask whether factors are equal would be to ask the same again."""
     s = CTX.set(("x",), parse_formula("0<=x<=3"))

@@ -240,6 +240,13 @@ def test_known_constants_keep_a_product_affine(naive, text):
         assert naive.points_of(naive.set(f), n) == naive.points(f, n)
 
 
+@pytest.mark.parametrize(("K", "below"), [(0, 6), (1, 4), (3, 2)])
+def test_a_product_with_a_known_constant(K, below):
+    """0 among them."""
+    ctx = PolyContext((), constants={"K": K})
+    assert [*ctx.set(("i",), parse_formula("0<=i<6 && 0<=K*i<=3")).points()] == [(i,) for i in range(below)]
+
+
 def test_a_failure_of_isl_that_is_not_the_limit_is_none() -> None:
     """Not "too complex": a mistake of ours must show."""
     with pytest.raises(isl.Error), limited():

@@ -16,6 +16,12 @@ from upl_mlir.observe.replay import record
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 WRONG = 'program p\ninput X<i> in 0<=i<3 { -> R; -> R }\noutput R<i>  // <b> & "\n'
+BY_DATA = """program p
+param n >= 1
+input X<i> in 0<=i<n { -> F.x }
+output R<i>
+node F<i> in 0<=i<n { in x; if x>0: x -> R }
+"""
 ARRAYS: dict[str, Any] = {"A": np.ones((2, 2)), "B": np.eye(2)}
 
 
@@ -51,6 +57,11 @@ def test_a_report_is_a_table_of_obligations(matmul: upl.Program) -> None:
     assert said[0] == "1 refuted" and "7 proved" in said
     assert any(re.match(r"R<0> gets a token from .* and another from ", text) for text in said)
     assert "<string>:2:30" in said
+
+
+def test_a_count_that_data_decide_is_a_question_mark() -> None:
+    said = words(upl.load(BY_DATA).check()._repr_html_())
+    assert said[said.index("F", said.index("firings and tokens")) :] == ["F", "n", "n", "R", "?"]
 
 
 def test_a_callable_says_what_goes_in_and_what_the_last_run_did(matmul: upl.Program) -> None:

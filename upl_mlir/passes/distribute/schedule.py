@@ -129,9 +129,7 @@ def _divided(
             return Distributed(p, choice, Exchanges(p).insert(), given_up)
         except NotPlaced as e:
             given_up.append(e)
-            reader = e.reader.array
-            name = e.read.array if (e.read.array, choice.fields[e.read.array]) not in banned else reader
-            banned.add((name, choice.fields[name]))
+            banned.add((e.read.array, choice.fields[e.read.array]))
 
 
 @dataclass(frozen=True)
