@@ -404,6 +404,8 @@ SURVIVORS = (
         "end = first if k > 0 else self._op(arith.SubiOp, self._op(arith.AddiOp, first, size), self._number(1))",
         "condition turned round",
         test="test/native/test_convolutions.py::test_which_images_are_worth_a_copy_with_zeros",
+    ),
+    Survivor(
         "passes/infer_domains.py", "return all(", "returns None",
         test="test/passes/test_infer_domains.py::test_domains_that_are_known_stay_as_they_are",
     ),
