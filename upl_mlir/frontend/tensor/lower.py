@@ -14,6 +14,7 @@ instances need is one token with `*`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -35,6 +36,11 @@ from upl_mlir.poly.operators import CmpOp
 from upl_mlir.poly.sets import PolyContext, PSet
 
 Ranges = Mapping[str, tuple[int, int]]
+
+
+MANY = 12
+"""An array that was written in parts gets a node of its own before a statement that reads so many elements of it: each
+read would come from each part, under its condition. Chosen, not measured."""
 
 
 def lower(program: form.TensorProgram) -> ModuleOp:
@@ -126,6 +132,10 @@ class _Lowering:
 
     # -- statements ----------------------------------------------------------------------------------------------
     def _statement(self, s: form.Statement) -> None:
+        reads = Counter(e.tensor for e in {e for e in form.walk(s.value) if isinstance(e, form.Read)})
+        for tensor, n in reads.items():
+            if n >= MANY and len(self.pieces.get(tensor, ())) > 1:
+                _, self.pieces[tensor] = self._relay(f"{tensor}_whole", tensor, "x")
         tensor = self.program.tensors[s.target]
         name = self._version(s.target)
         rename = {v: self._index_name(v) for v in s.ranges}
