@@ -48,8 +48,11 @@ def split_quotients(system: System) -> bool:
             memo: dict[Term, Term] = {}
             taken = _names(system, eq)
             for t in inner_first(term, made_of):
-                if isinstance(t, Fold) and is_sum_of_products(t):
-                    parts = tuple(_divided(system.lin, p, taken) for p in t.parts)
+                if isinstance(t, Get) and (plain := _plain(system.lin, t, cons)) != t:
+                    memo[t] = plain
+                elif isinstance(t, Fold) and is_sum_of_products(t):
+                    inner = (_known(system.lin, p, cons) for p in t.parts)
+                    parts = tuple(_divided(system.lin, p, taken) for p in inner)
                     if any(p is not q for p, q in zip(parts, t.parts, strict=True)):
                         memo[t] = replace(t, parts=parts)
             if memo:
@@ -68,6 +71,32 @@ def _names(system: System, eq: Equation) -> set[str]:
     return {*eq.fields, *ctx.params, *ctx.constants, *(d for t in folds for p in t.parts for d in p.dims)}
 
 
+def _known(lin: Linear, p: Part, cons: Cons) -> Part:
+    """A part of a sum without the quotients that are known."""
+    body = rewritten(p.body, {}, lambda g: _plain(lin, g, (*cons, *p.cons)))
+    return p if body is p.body else replace(p, body=body)
+
+
+def _plain(lin: Linear, g: Get, cons: Cons) -> Get:
+    """An element whose index has no quotients that are known: ``(16*h + d) floordiv 16`` is h where 0 <= d < 16."""
+
+    def leaf(a: Atom) -> IndexExpr | None:
+        size = a.den.constant if isinstance(a, Div) else None
+        if not isinstance(a, Div) or not size or size < 2:
+            return None
+        whole = IndexExpr(tuple((m, k // size) for m, k in a.num.terms if m and k % size == 0))
+        rest = a.num - whole * size
+        lo, hi = lin.bounds(cons, rest)
+        if not whole.terms or lo is None or hi is None or lo < 0 or hi >= size:
+            return None
+        return {DivKind.FLOORDIV: whole, DivKind.MOD: rest}.get(a.kind)
+
+    if not any(isinstance(a, Div) for e in g.index for a in e.atoms()):
+        return g
+    index = tuple(e.rewrite(leaf) for e in g.index)
+    return g if index == g.index else replace(g, index=index)
+
+
 def _divided(lin: Linear, p: Part, taken: set[str]) -> Part:
     """A part with its iterators divided where they are read so; the names that are `taken` are not theirs."""
     for d in p.dims:
@@ -82,34 +111,32 @@ def _divided(lin: Linear, p: Part, taken: set[str]) -> Part:
 
 
 def _beside(system: System, eq: Equation) -> bool:
-    """Arrays beside one of which the elements of a piece are sums of products, with a field in two; whether one was made."""
+    """Arrays beside one of which the elements of a piece are sums of products, with fields in two; whether one was made."""
     some = False
     for n, (cons, term) in enumerate(eq.pieces):
         if not isinstance(term, Fold) or not is_sum_of_products(term) or term.count is not None:
             continue
         if any(p.guards for p in term.parts):  # they say more of the field
             continue
+        fields, domain, parts, index = eq.fields, cons, term.parts, tuple(map(IndexExpr.of, eq.fields))
         for f in eq.fields:
-            found = [_run(system.lin, f, p.body, cons) for p in term.parts]
+            found = [_run(system.lin, f, p.body, cons) for p in parts]
             run = found[0]
-            if run is None or any(x != run for x in found) or any(f in c.e.names for p in term.parts for c in p.cons):
+            if run is None or any(x != run for x in found) or any(f in c.e.names for p in parts for c in p.cons):
                 continue
-            names = _two(f, _names(system, eq))
-            at = eq.fields.index(f)
-            name = f"{eq.name}{DIVIDED}{n or ''}"
-            if name in system.equations:
-                break
-            domain = (*(c for c in cons if f not in c.e.names), *run.bounds(names))
-            parts = tuple(replace(p, body=run.read(p.body, f, names)) for p in term.parts)
-            fields = (*eq.fields[:at], *names, *eq.fields[at + 1 :])
+            names = _two(f, {*_names(system, eq), *fields})
+            at = fields.index(f)
+            domain = (*(c for c in domain if f not in c.e.names), *run.bounds(names))
+            parts = tuple(replace(p, body=run.read(p.body, f, names)) for p in parts)
+            fields = (*fields[:at], *names, *fields[at + 1 :])
+            x, q = index[at] - run.first, IndexExpr.of(run.remainders)
+            index = (*index[:at], divide(DivKind.FLOORDIV, x, q), divide(DivKind.MOD, x, q), *index[at + 1 :])
+        name = f"{eq.name}{DIVIDED}{n or ''}"
+        if fields != eq.fields and name not in system.equations:
             made = Equation(name, eq.kind, fields, (domain,), [(domain, replace(term, parts=parts))])
-            x, q = IndexExpr.of(f) - run.first, IndexExpr.of(run.remainders)
-            both = (divide(DivKind.FLOORDIV, x, q), divide(DivKind.MOD, x, q))
-            index = [IndexExpr.of(g) for g in eq.fields]
-            eq.pieces[n] = (cons, Get(eq.kind, name, (*index[:at], *both, *index[at + 1 :])))
+            eq.pieces[n] = (cons, Get(eq.kind, name, index))
             system.equations[name] = made
             some = True
-            break
     return some
 
 
