@@ -117,8 +117,11 @@ class Pick(Chosen):
     """The elements of `array` that are chosen: the numbers' shape stands in place of the axis."""
 
 
+@dataclass(eq=False)
 class Scatter(Chosen):
-    """The sums of the elements of `array` at the places that are chosen; 0 elsewhere."""
+    """The elements of `array` at the places that are chosen, those of one place joined by `op`."""
+
+    op: Gather = Gather.SUM
 
 
 @dataclass(eq=False)
