@@ -32,6 +32,8 @@ if TYPE_CHECKING:
         jvp,
         range,
         scan,
+        segment_max,
+        segment_min,
         segment_sum,
         stop_gradient,
         value_and_grad,
@@ -48,7 +50,8 @@ _FROM = {
     **dict.fromkeys(("batch", "checkpoint", "compile", "hvp", "load", "ragged"), "api.programs"),
     # derivatives of programs and of Python functions alike
     **dict.fromkeys(("check_grads", "grad", "hessian", "jacobian", "jvp", "vjp"), "frontend.trace"),
-    **dict.fromkeys(("fori_loop", "function", "range", "scan", "segment_sum", "stop_gradient"), "frontend.trace"),
+    **dict.fromkeys(("fori_loop", "function", "range", "scan", "stop_gradient"), "frontend.trace"),
+    **dict.fromkeys(("segment_max", "segment_min", "segment_sum"), "frontend.trace"),
     **dict.fromkeys(("value_and_grad", "vmap", "while_loop"), "frontend.trace"),
     "from_jax": "frontend.jaxpr.imported",
     **dict.fromkeys(("load_ipython_extension", "view"), "observe.notebook"),
@@ -57,7 +60,7 @@ _FROM = {
 __all__ = [
     "Program", "Report", "UplError", "__version__", "batch", "check_grads", "checkpoint", "compile", "draw", "fori_loop",
     "from_jax", "function", "grad", "hessian", "hvp", "jacobian", "jvp", "load", "quantize", "ragged", "range", "scan",
-    "segment_sum", "stop_gradient", "value_and_grad", "view", "vjp", "vmap", "while_loop",
+    "segment_max", "segment_min", "segment_sum", "stop_gradient", "value_and_grad", "view", "vjp", "vmap", "while_loop",
 ]  # fmt: skip
 
 

@@ -19,7 +19,7 @@ Long = np.longdouble
 Floats = NDArray[Any]
 OPERATIONS = {
     "sigmoid": "%r = upl.sigmoid %a : {0}",
-    **{n: f"%r = math.{n} %a : {{0}}" for n in ("exp", "log", "tanh", "sin", "cos")},
+    **{n: f"%r = math.{n} %a : {{0}}" for n in ("exp", "expm1", "log", "log1p", "tanh", "erf", "sin", "cos")},
 }
 FORMATS = {"f64": np.float64, "f32": np.float32}
 
@@ -33,8 +33,26 @@ def _sigmoid(x: Floats) -> Floats:
     return np.where(x >= 0, Long(1) / (1 + e), e / (1 + e))
 
 
+def _erf(x: Floats) -> Floats:
+    """The series of x up to 2 (Abramowitz and Stegun 7.1.6), then the continued fraction of erfc (7.1.14)."""
+    size = np.abs(x)
+    term = total = np.minimum(size, Long(2)) * 2 / np.sqrt(Long("3.14159265358979323846264338327950288"))
+    square = 2 * np.minimum(size, Long(2)) ** 2
+    for n in range(60):
+        term = term * square / (2 * n + 3)
+        total = total + term
+    near = total * np.exp(-np.minimum(size, Long(2)) ** 2)
+    far = np.maximum(size, Long(2))
+    rest = far
+    for n in range(120, 0, -1):
+        rest = far + (Long(n) / 2) / rest
+    tail = np.exp(-far * far) / rest / np.sqrt(Long("3.14159265358979323846264338327950288"))
+    return np.copysign(np.where(size < 2, near, 1 - tail), x)
+
+
 REFERENCE: dict[str, Callable[[Floats], Floats]] = {
-    "exp": np.exp, "log": np.log, "tanh": np.tanh, "sin": np.sin, "cos": np.cos, "sigmoid": _sigmoid,
+    "exp": np.exp, "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "tanh": np.tanh, "sin": np.sin, "cos": np.cos,
+    "sigmoid": _sigmoid, "erf": _erf,
 }  # fmt: skip
 
 
@@ -46,10 +64,15 @@ def _samples(name: str, dtype: type) -> Floats:
     magnitudes = 10 ** rng.uniform(np.log10(float(np.finfo(dtype).smallest_subnormal)) + 1, limit / math.log(10), count)
     signed = magnitudes * rng.choice([-1, 1], count)
     match name:
-        case "exp" | "sigmoid":
+        case "exp" | "expm1" | "sigmoid":
             parts = [rng.uniform(-1.06 * limit, 1.01 * limit, count), rng.uniform(-2, 2, count), signed]
         case "log":
             parts = [rng.uniform(0, 3, count), 1 + rng.uniform(-1e-3, 1e-3, count), magnitudes]
+        case "log1p":
+            parts = [rng.uniform(-1, 3, count), rng.uniform(-1e-3, 1e-3, count), -1 + magnitudes[magnitudes < 1], signed]
+            parts = [p[p > -1] for p in parts]
+        case "erf":
+            parts = [rng.uniform(-7, 7, count), rng.uniform(-1.2, 1.2, count), signed]
         case "tanh":
             parts = [rng.uniform(-25, 25, count), rng.uniform(-1, 1, count), signed]
         case _:
@@ -94,7 +117,7 @@ def test_errors_stay_within_the_stated_bounds(modules: Any, machine: Machine, na
 
 
 @pytest.mark.parametrize("type_", FORMATS)
-@pytest.mark.parametrize("name", [*OPERATIONS, "erf", "tan", "log1p", "expm1", "atan", "exp2", "cbrt", "asin", "acosh"])
+@pytest.mark.parametrize("name", [*OPERATIONS, "tan", "atan", "exp2", "cbrt", "asin", "acosh"])
 def test_special_values_are_those_of_the_interpreter(modules: Any, machine: Machine, name: str, type_: str) -> None:
     dtype = FORMATS[type_]
     info = np.finfo(dtype)

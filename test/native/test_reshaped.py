@@ -16,6 +16,7 @@ from upl_mlir.passes.schedule import schedule
 RNG = np.random.default_rng(2)
 A, W, S = RNG.normal(size=(4, 24, 8)), RNG.normal(size=(32, 16)), RNG.normal(size=(20, 12))
 H, V = RNG.normal(size=24), RNG.normal(size=(36, 40))
+X, B, C, D = RNG.normal(size=(24, 96)), RNG.normal(size=(6, 6)), RNG.normal(size=(4, 4)), RNG.random((24, 24))
 
 
 def heads(a: Any, w: Any) -> Any:
@@ -30,6 +31,29 @@ def joined(s: Any, h: Any, v: Any) -> Any:
         return np.tanh(np.concatenate([s[k], h]) @ v)[:24]
 
     return upl.fori_loop(0, 20, step, h)
+
+
+def cut(x: Any) -> Any:
+    """Scores and results of heads, each of which is a part of the columns of one matrix."""
+    q, k, v = (x[:, 32 * n : 32 * n + 32].reshape(24, 4, 8).transpose(1, 0, 2) for n in range(3))
+    return np.sin(np.einsum("htd,hsd->hts", q, k) @ v)
+
+
+def blocks(a: Any, b: Any) -> Any:
+    """The square of a Kronecker product."""
+    k = (a[:, None, :, None] * b[None, :, None, :]).reshape(24, 24)
+    return np.sin(k @ k)
+
+
+def scaled(c: Any) -> Any:
+    """Sinkhorn's scaling of a matrix; its derivative adds products of all rounds inside of a product."""
+    k = np.exp(-c)
+
+    def step(n: Any, v: Any) -> Any:
+        return 1 / (k.T @ (1 / (k @ v)))
+
+    v = upl.fori_loop(0, 20, step, np.ones(24))
+    return k * v[None, :]
 
 
 def plan(p: upl.Program) -> LoopProgram:
@@ -54,7 +78,9 @@ def compare(f: Any, args: tuple[Any, ...], gather: str) -> None:
 
 
 @pytest.mark.parametrize("gather", ["ordered", "relaxed"])
-@pytest.mark.parametrize(("f", "args"), [(heads, (A, W)), (joined, (S, H, V))])
+@pytest.mark.parametrize(("f", "args"), [
+    (heads, (A, W)), (joined, (S, H, V)), (cut, (X,)), (blocks, (B, C)), (scaled, (D,)),
+])  # fmt: skip
 def test_values_and_gradients(f: Any, args: tuple[Any, ...], gather: str) -> None:
     compare(f, args, gather)
 
@@ -67,6 +93,29 @@ def test_a_reshaped_factor_is_a_contraction() -> None:
     gradient = upl.vjp(program, of=next(iter(program.outputs)), wrt=list(program.inputs))
     found = {t.leaf.stmt.array for t in subtrees(plan(gradient).scheduled) if isinstance(t, Box)}
     assert any(name.endswith(":divided") for name in found)
+
+
+def test_parts_of_columns_are_contractions() -> None:
+    """Every sum of products of the gradient: those whose columns begin elsewhere, and those whose iterator has no index of
+    its own."""
+    p = upl.function(cut).program(X)
+    (of,) = p.outputs
+    for q, sums in ((p, 2), (upl.vjp(p, of=of, wrt=list(p.inputs)), 6)):
+        found = plan(q)
+        boxes = [t for t in subtrees(found.tree) if isinstance(t, Box)]
+        assert len(boxes) == sums
+        for t in (t for box in boxes for t in box.contraction.terms):
+            indices = [e for of_factor in t.indices[:2] for e in of_factor]
+            assert all(any((e - r.var).constant is not None for e in indices) for r in t.summed)
+
+
+@pytest.mark.parametrize(("f", "args", "sums"), [(blocks, (B, C), 4), (scaled, (D,), 5)])
+def test_products_of_a_gradient_are_contractions(f: Any, args: tuple[Any, ...], sums: int) -> None:
+    """Rows and columns that are both numbered by two fields, and products among other summands."""
+    p = upl.function(f).program(*args)
+    (of,) = p.outputs
+    found = [t for t in subtrees(plan(upl.vjp(p, of=of, wrt=list(p.inputs))).tree) if isinstance(t, Box)]
+    assert len(found) == sums
 
 
 def test_a_row_is_kept_once() -> None:

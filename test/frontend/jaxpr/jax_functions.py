@@ -78,6 +78,9 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     ),
     "take, from the end": (lambda x, k: jnp.take(x, k, axis=0), (_n(4, 3), np.array([-1, 0]))),
     "segment_sum": (lambda v, k: jax.ops.segment_sum(v, k, 4), (_n(6, 2), np.array([0, 1, 1, 3, 0, 0]))),
+    "least and greatest at places": (
+        lambda x, v, k: x.at[0, k].max(v).at[1, k].min(v), (_n(2, 5), _n(3), np.array([4, 0, 4])),
+    ),
     "histogram": (lambda x, k: x[0] * jnp.zeros(4).at[k].add(1.0), (_n(4), np.array([1, 3, 1]))),
     "elements of one number": (lambda x, k: x[0] * jnp.full(4, 3.0)[k], (_n(4), np.array([1, 3]))),
     "set": (lambda x: x.at[1].set(7.0).at[:, 2].set(0.0), (_n(4, 3),)),

@@ -95,6 +95,7 @@ REAL: dict[str, Cases] = {
         "vander": (lambda np, x: np.vander(x, 3) + np.vander(x, 3, increasing=True), (W,)),
         "polyval": (lambda np, p, x: np.polyval(p, x), (W, V)),
         "pad": (lambda np, x: np.pad(x, ((1, 0), (2, 1)), constant_values=1.5), (X,)),
+        "pad, many neighbours": (lambda np, x: weighted(np.pad(x, ((2, 1), (1, 2))), x.shape), (X,)),
         "diag": (lambda np, x: np.diag(x, 1) + np.diag(np.diag(np.outer(x, x)), -1), (W,)),
         **{f"convolve, {m}": (lambda np, x, y, m=m: np.convolve(x, y, m), (V, W)) for m in ("full", "same", "valid")},
         **{f"correlate, {m}": (lambda np, x, y, m=m: np.correlate(x, y, m), (W, V)) for m in ("full", "same", "valid")},
@@ -149,6 +150,11 @@ def _outer(factors: Any) -> Any:
     """The first part of a matrix: signs of vectors are not determined, those of products are."""
     u, s, vh = factors
     return u[:, :1] @ vh[:1] * s[-1]
+
+
+def weighted(x: Any, shape: tuple[int, ...]) -> Any:
+    """The weighted sum of 4 by 4 neighbours."""
+    return sum((1 + i + 3 * j) * x[i : i + shape[0], j : j + shape[1]] for i in range(4) for j in range(4))
 
 
 def _total(np: Any, n: int) -> dict[str, int]:

@@ -87,6 +87,24 @@ def test_many_at_once() -> None:
         np.testing.assert_allclose(slopes, jax.vmap(jax.grad(g), in_axes=axes)(*given), rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("word", ["max", "min"])
+def test_the_greatest_and_the_least_of_segments(word: str) -> None:
+    """As in JAX, also where a segment is empty, and of arrays of numpy; the derivative goes to the one that was taken."""
+    ids = np.array([1, 5, 1, 0])
+    ours, theirs = getattr(upl, f"segment_{word}"), getattr(jax.ops, f"segment_{word}")
+    expected = theirs(jnp.asarray(U), jnp.asarray(ids), 7)
+    np.testing.assert_array_equal(upl.function(lambda u, k: ours(u, k, 7))(U, ids), expected)
+    np.testing.assert_array_equal(ours(U, ids, 7), expected)
+    whole = np.array([3, -2, 5, 1])
+    np.testing.assert_array_equal(ours(whole, ids, 7), theirs(jnp.asarray(whole), jnp.asarray(ids), 7))
+    found = upl.grad(lambda u, k: (ours(u, k, 7)[np.array([1, 5])] ** 3).sum())(U, ids)
+    taken = np.zeros_like(U)
+    rows = np.array([0, 2])[getattr(U[[0, 2]], f"arg{word}")(0)]
+    taken[rows, [0, 1, 2]] = 3 * U[rows, [0, 1, 2]] ** 2
+    taken[1] = 3 * U[1] ** 2
+    np.testing.assert_allclose(found, taken, rtol=1e-13)
+
+
 def test_segment_sum_of_numpy_arrays() -> None:
     found = upl.segment_sum(U, np.array([1, 5, 1, 0]), 6)
     np.testing.assert_allclose(found, jax.ops.segment_sum(jnp.asarray(U), jnp.array([1, 5, 1, 0]), 6), rtol=1e-15)

@@ -369,3 +369,24 @@ def test_every_node_has_the_position_of_its_line() -> None:
     shown = {name: lines[at].split("=")[0].strip() for name, at in found.items()}
     assert set(shown.values()) == {"u", "u[1:]", "v"}, shown
     assert all(shown[name].startswith("u") for name in found if name.startswith("u_"))
+
+
+def test_an_array_in_parts_is_one_node_for_many_readers() -> None:
+    """The sum of 4 by 4 neighbours reads zeros and elements at 16 places, without conditions; that of two, the parts."""
+
+    def of(count: int) -> Any:
+        def f(x: Any) -> Any:
+            p = np.pad(x, 2)
+            return sum(p[i : i + 5, j : j + 5] for i in range(count) for j in range(count))
+
+        return f
+
+    x = np.random.default_rng(2).normal(size=(5, 5))
+    for count, whole in ((4, True), (2, False)):
+        program = upl.function(of(count)).program(x)
+        assert ("_whole<" in str(program)) == whole
+        assert not whole or str(program).count("if ") < 16 + 9
+        (out,) = program.outputs
+        p = np.pad(x, 2)
+        expected = sum(p[i : i + 5, j : j + 5] for i in range(count) for j in range(count))
+        np.testing.assert_allclose(upl.compile(program)(x=x)[out], expected, rtol=1e-13, atol=1e-15)

@@ -110,7 +110,7 @@ def _content(eqn: Any, same: dict[Any, Any]) -> Any:
 
 _ARITHMETIC = frozenset((
     "add", "add_any", "sub", "mul", "neg", "abs", "integer_pow", "pow", "dot_general", "reduce_sum", "reduce_prod", "cumsum",
-    "cumprod", "scatter-add",
+    "cumprod", "scatter-add", "scatter-mul",
 ))  # fmt: skip
 """Primitives whose results may not fit the type of what they are made of."""
 _BELOW = frozenset(("sub", "neg"))

@@ -363,7 +363,8 @@ RULES.update({
     "rev": shapes.rev, "slice": shapes.slice_, "concatenate": shapes.concatenate,
     "tile": shapes.tile, "stack": shapes.stack, "unstack": shapes.unstack, "pad": shapes.pad, "split": shapes.split,
     "dynamic_slice": shapes.dynamic_slice, "dynamic_update_slice": shapes.dynamic_update_slice, "gather": shapes.gather,
-    "scatter-add": shapes.scatter_add, "scatter": shapes.scatter, "iota": shapes.iota,
+    "scatter": shapes.scatter, **{f"scatter-{n}": shapes.scattered(f"scatter-{n}", g) for n, g in shapes.JOINED.items()},
+    "iota": shapes.iota,
     # folds
     "reduce_sum": _reduce(Gather.SUM), "reduce_max": _reduce(Gather.MAX), "reduce_min": _reduce(Gather.MIN),
     "reduce_prod": _reduce(Gather.PRODUCT), "reduce_and": _reduce_logic(least=True), "reduce_or": _reduce_logic(least=False),

@@ -4,17 +4,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from upl_mlir.dialects.upl import Gather
 from upl_mlir.frontend.jaxpr.evaluate import Places, copied, is_concrete, is_index, traced
 from upl_mlir.frontend.trace import reshape as places_of
 from upl_mlir.frontend.trace.arithmetic import by_arithmetic
 from upl_mlir.frontend.trace.array import Array, filled, numbers
 from upl_mlir.frontend.trace.chosen import in_front, pick, together
-from upl_mlir.frontend.trace.chosen import scatter as summed
+from upl_mlir.frontend.trace.chosen import scatter as chosen
 from upl_mlir.frontend.trace.functions import elements, order
 from upl_mlir.frontend.trace.node import current
 from upl_mlir.frontend.trace.position import fail
@@ -423,29 +424,42 @@ def _written(eqn: Any, a: Array, indices: Any, u: Array) -> tuple[Any, ...] | No
     return _part(a.shape, d.scatter_dims_to_operand_dims, d.inserted_window_dims, indices, _sizes(eqn, a, u))
 
 
-def scatter_add(eqn: Any, x: Any, indices: Any, updates: Any) -> Array:
-    """Sums into elements that arrays of whole numbers choose, as `x.at[k].add(v)` makes it.
+JOINED = {"add": Gather.SUM, "mul": Gather.PRODUCT, "min": Gather.MIN, "max": Gather.MAX}
+"""What `x.at[k].add(v)` and its like join elements by."""
+_JOIN: dict[Gather, Callable[[Any, Any], Any]] = {
+    Gather.SUM: lambda a, b: a + b, Gather.PRODUCT: lambda a, b: a * b, Gather.MIN: np.minimum, Gather.MAX: np.maximum,
+}  # fmt: skip
+
+
+def scattered(name: str, op: Gather) -> Callable[..., Array]:
+    """The rule of what joins elements that arrays of whole numbers choose with others, as `x.at[k].add(v)` makes it.
 
     Known numbers out of bounds are left out or clipped, as in JAX; data out of bounds end the run with an error, unless they
     are to be clipped."""
-    a = numbers(traced(x))
-    new = numbers(traced(updates))
-    if (indices := _in_bounds(eqn, a, indices, new)) is None:
-        return a
-    if (key := _written(eqn, a, indices, new)) is not None:
-        out = copied(a)
-        out[key] = out[key] + new
-        return out
-    axes, at, u, inside = _rows(eqn, "scatter-add", a, indices, new)
-    if inside is not None and not inside.all():
-        place = axes[0] if len(axes) == 1 else 0
-        u = elements.where(inside.reshape((*inside.shape, *(1,) * (u.ndim - inside.ndim - place))), u, 0)
-    if len(axes) == 1:
-        return a + summed(u, at, axes[0], a.shape, wraps=False)
-    rest = [n for n in range(a.ndim) if n not in axes]
-    flat = (int(np.prod([a.shape[n] for n in axes])), *(a.shape[n] for n in rest))
-    sums = places_of.reshape(summed(u, at, 0, flat, wraps=False), [a.shape[n] for n in (*axes, *rest)])
-    return a + places_of.transpose(sums, np.argsort([*axes, *rest]))
+    join = _JOIN[op]
+
+    def rule(eqn: Any, x: Any, indices: Any, updates: Any) -> Array:
+        a = numbers(traced(x))
+        new = numbers(traced(updates))
+        if (indices := _in_bounds(eqn, a, indices, new)) is None:
+            return a
+        if (key := _written(eqn, a, indices, new)) is not None:
+            out = copied(a)
+            out[key] = join(out[key], new)
+            return out
+        axes, at, u, inside = _rows(eqn, name, a, indices, new)
+        if inside is not None and not inside.all():
+            place = axes[0] if len(axes) == 1 else 0
+            inside = inside.reshape((*inside.shape, *(1,) * (u.ndim - inside.ndim - place)))
+            u = elements.where(inside, u, float(op.empty))
+        if len(axes) == 1:
+            return join(a, chosen(u, at, axes[0], a.shape, wraps=False, op=op))
+        rest = [n for n in range(a.ndim) if n not in axes]
+        flat = (int(np.prod([a.shape[n] for n in axes])), *(a.shape[n] for n in rest))
+        found = places_of.reshape(chosen(u, at, 0, flat, wraps=False, op=op), [a.shape[n] for n in (*axes, *rest)])
+        return join(a, places_of.transpose(found, np.argsort([*axes, *rest])))
+
+    return rule
 
 
 def scatter(eqn: Any, x: Any, indices: Any, updates: Any) -> Array:

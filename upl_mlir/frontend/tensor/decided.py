@@ -160,14 +160,14 @@ class Decided:
         return [piece]
 
     def scatter(self, s: form.Scatter, name: str, shape: Sequence[int]) -> list[Piece]:
-        """The sums at each element of the target, which has the given shape."""
+        """What arrives at each element of the target, which has the given shape, joined."""
         extent = shape[s.index.index(None)]
         place, names, number = self._number(
             name, s.names, form.box(s.names, s.ranges), [s.value, s.at], s, extent
         )  # fmt: skip
         fields = tuple(f"i{n}" for n in range(len(shape)))
         box = form.within(fields, shape)
-        port = upl.Port(unused("s", fields), self.type, upl.Gather.SUM, upl.Special.UNBOUNDED)
+        port = upl.Port(unused("s", fields), self.type, s.op, upl.Special.UNBOUNDED)
         op = NodeOp(self.fresh(name), fields, [port], box)
         locate(op, s.span)
         self.add(op)

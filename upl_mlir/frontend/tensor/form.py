@@ -195,8 +195,9 @@ class Pick:
 
 @dataclass(frozen=True)
 class Scatter:
-    """``target[…]`` is the sum of all ``value`` (read at the names) whose index in `target` it is: one place of the index is
-    the number `at`, which is data (None in `index`), the others are names; `wraps` as in `Pick`.  0 where there is none.
+    """``target[…]`` is all ``value`` (read at the names) whose index in `target` it is, joined by `op`: one place of the
+    index is the number `at`, which is data (None in `index`), the others are names; `wraps` as in `Pick`.  Where
+    there is none, it is what `op` makes of nothing.
     """
 
     target: str
@@ -207,6 +208,7 @@ class Scatter:
     ranges: Mapping[str, tuple[int, int]]
     span: Span | None = field(default=None, compare=False)
     wraps: bool = True
+    op: Gather = Gather.SUM
 
 
 @dataclass(frozen=True)

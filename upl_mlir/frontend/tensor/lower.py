@@ -14,6 +14,7 @@ instances need is one token with `*`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -35,6 +36,11 @@ from upl_mlir.poly.operators import CmpOp
 from upl_mlir.poly.sets import PolyContext, PSet
 
 Ranges = Mapping[str, tuple[int, int]]
+
+
+MANY = 12
+"""An array that was written in parts gets a node of its own before a statement that reads so many elements of it: each
+read would come from each part, under its condition. Chosen, not measured."""
 
 
 def lower(program: form.TensorProgram) -> ModuleOp:
@@ -126,6 +132,10 @@ class _Lowering:
 
     # -- statements ----------------------------------------------------------------------------------------------
     def _statement(self, s: form.Statement) -> None:
+        many = {t for t, n in _reads(s).items() if n >= MANY}
+        for tensor in dict.fromkeys(e.tensor for e in form.walk(s.value) if isinstance(e, form.Read)):
+            if tensor in many and len(self.pieces.get(tensor, ())) > 1:
+                _, self.pieces[tensor] = self._relay(f"{tensor}_whole", tensor, "x")
         tensor = self.program.tensors[s.target]
         name = self._version(s.target)
         rename = {v: self._index_name(v) for v in s.ranges}
@@ -370,6 +380,15 @@ class _Lowering:
 def output_name(program: form.TensorProgram, tensor: str) -> str:
     """What the host output for a result is called: ports share one name space, so an input's gets another name."""
     return unused(f"{tensor}_out", program.tensors) if tensor in program.inputs else tensor
+
+
+def _reads(s: form.Statement) -> Counter[str]:
+    """How many elements of each tensor an element of a statement reads near each other: at other places, or in a window."""
+    found = Counter[str]()
+    for read in {e for e in form.walk(s.value) if isinstance(e, form.Read)}:
+        window = {n for e in read.index if len(e.names) > 1 for n in e.names} - {*s.free}
+        found[read.tensor] += _size([*window], s.ranges)
+    return found
 
 
 def _inputs(e: form.Expr) -> list[form.Read | form.Sum | form.Chain]:

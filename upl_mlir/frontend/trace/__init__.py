@@ -18,7 +18,7 @@ program with the positions of the Python lines.
 from __future__ import annotations
 
 from upl_mlir.frontend.trace.batches import check_grads, vmap
-from upl_mlir.frontend.trace.chosen import segment_sum
+from upl_mlir.frontend.trace.chosen import segment_max, segment_min, segment_sum
 from upl_mlir.frontend.trace.functions.table import install
 from upl_mlir.frontend.trace.loops import fori_loop, range, scan
 from upl_mlir.frontend.trace.program import Function, function
@@ -37,5 +37,5 @@ install()
 
 __all__ = [
     "Function", "check_grads", "fori_loop", "function", "grad", "hessian", "jacobian", "jvp", "range", "scan",
-    "segment_sum", "stop_gradient", "value_and_grad", "vjp", "vmap", "while_loop",
+    "segment_max", "segment_min", "segment_sum", "stop_gradient", "value_and_grad", "vjp", "vmap", "while_loop",
 ]  # fmt: skip

@@ -91,7 +91,7 @@ class Again:
         used = [(name, n) for n, name in enumerate(names) if name in compiled.inputs]
         self._plain = [(name, n) for name, n in used if values[n].dtype == dtype]
         self._cast = [(name, n) for name, n in used if values[n].dtype != dtype]
-        self._constants = {n: np.asarray(v, dtype) for n, v in constants.items() if n in compiled.inputs}
+        self._constants = {n: np.asarray(v, dtype, order="C") for n, v in constants.items() if n in compiled.inputs}
         self._fill = filler(shape, dtype)
         self._shape, self._names = shape, names
 

@@ -34,6 +34,7 @@ from upl_mlir.frontend.trace.node import (
     Passed,
     Pick,
     Request,
+    Scatter,
     Shape,
     Stacked,
     State,
@@ -254,7 +255,8 @@ class _Builder:
             self.statements.append(form.Pick(target, names, self.names[large], index, at, ranges, node.span, node.wraps))
         else:
             value = form.Read(self.names[small], places(small.shape), node.span)
-            self.statements.append(form.Scatter(target, value, at, index, names, ranges, node.span, node.wraps))
+            assert isinstance(node, Scatter)
+            self.statements.append(form.Scatter(target, value, at, index, names, ranges, node.span, node.wraps, node.op))
 
     def _stored(self, node: Node) -> None:
         """A tensor for an array of one number, of which elements are chosen."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from upl_mlir.dialects.upl import Gather
 from upl_mlir.frontend.tensor import Apply, Expr, Number
 from upl_mlir.frontend.trace.arithmetic import by_arithmetic, whole_numbers
 from upl_mlir.frontend.trace.array import Array, as_array, broadcast, common_shape, computed, made, numbers
@@ -40,8 +41,11 @@ def pick(a: Array, key: Any, axis: int, *, wraps: bool = True) -> Array:
     return made(Pick(number, shape, loops, span, source, which, axis, wraps))
 
 
-def scatter(value: Any, key: Any, axis: int, shape: Shape, *, wraps: bool = True) -> Array:
-    """An array of the given shape that has the sums of the elements of `value` at the numbers along an axis, 0 elsewhere."""
+def scatter(
+    value: Any, key: Any, axis: int, shape: Shape, *, wraps: bool = True, op: Gather = Gather.SUM
+) -> Array:  # fmt: skip
+    """An array of the given shape that has the elements of `value` at the numbers along an axis, those of one place joined
+    by `op`; elsewhere what it makes of nothing."""
     at = _indices(key, shape[axis], wraps)
     wanted = (*shape[:axis], *at.shape, *shape[axis + 1 :])
     try:
@@ -51,10 +55,10 @@ def scatter(value: Any, key: Any, axis: int, shape: Shape, *, wraps: bool = True
         raise fail("UPL1931", f"an array of shape {found} is added at places of shape {wanted}",
                    help="make the shapes equal, or such that they broadcast") from None  # fmt: skip
     if 0 in wanted:
-        return LATE["filled"](shape, 0.0)
+        return LATE["filled"](shape, float(op.empty))
     summands, which = _node(values), _node(at)
     number, loops, span = current().common()
-    return made(Scatter(number, shape, loops, span, summands, which, axis, wraps))
+    return made(Scatter(number, shape, loops, span, summands, which, axis, wraps, op))
 
 
 def elements(a: Array, key: ByData) -> Array:
@@ -147,16 +151,32 @@ def segment_sum(values: Any, ids: Any, num_segments: int) -> Any:
 
     On numpy arrays it adds up at once.  Raises UplError (UPL1931, UPL1932).
     """
+    return _segments(values, ids, num_segments, Gather.SUM, np.add)
+
+
+def segment_max(values: Any, ids: Any, num_segments: int) -> Any:
+    """The greatest of the rows of `values` with the same number in `ids`, as `segment_sum`; -inf where there is none."""
+    return _segments(values, ids, num_segments, Gather.MAX, np.maximum)
+
+
+def segment_min(values: Any, ids: Any, num_segments: int) -> Any:
+    """The least of the rows of `values` with the same number in `ids`, as `segment_sum`; inf where there is none."""
+    return _segments(values, ids, num_segments, Gather.MIN, np.minimum)
+
+
+def _segments(values: Any, ids: Any, num_segments: int, op: Gather, join: np.ufunc) -> Any:
     if not isinstance(values, Array) and not isinstance(ids, Array):
         rows = np.asarray(values)
-        out = np.zeros((num_segments, *rows.shape[np.ndim(ids) :]), rows.dtype)
-        np.add.at(out, np.asarray(ids), rows)
+        whole = np.iinfo(rows.dtype) if rows.dtype.kind in "iu" else None
+        nothing = op.empty if whole is None else op.empty_integer(int(whole.min), int(whole.max))
+        out = np.full((num_segments, *rows.shape[np.ndim(ids) :]), nothing, rows.dtype)
+        join.at(out, np.asarray(ids), rows)
         return out
     rows, at = as_array(values), as_array(ids)
     if rows.shape[: at.ndim] != at.shape:
-        raise fail("UPL1931", f"segment_sum: values of shape {rows.shape}, numbers of shape {at.shape}",
+        raise fail("UPL1931", f"segments: values of shape {rows.shape}, numbers of shape {at.shape}",
                    help="each row has one number")  # fmt: skip
-    return scatter(rows, at, 0, (num_segments, *rows.shape[at.ndim :]))
+    return scatter(rows, at, 0, (num_segments, *rows.shape[at.ndim :]), op=op)
 
 
 def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Array:

@@ -117,8 +117,11 @@ class Pick(Chosen):
     """The elements of `array` that are chosen: the numbers' shape stands in place of the axis."""
 
 
+@dataclass(eq=False)
 class Scatter(Chosen):
-    """The sums of the elements of `array` at the places that are chosen; 0 elsewhere."""
+    """The elements of `array` at the places that are chosen, those of one place joined by `op`."""
+
+    op: Gather = Gather.SUM
 
 
 @dataclass(eq=False)
@@ -320,12 +323,12 @@ class Trace:
             return Fill(number, value.shape, loops, span, float(first))
         key = id(value)
         if key not in self._constants:
-            copy = np.array(value, dtype=np.float64)  # it may be changed later on
+            copy = np.array(value, dtype=np.float64, order="C")  # it may be changed later on
             self._constants[key] = value, Leaf(number, value.shape, (), span, "const", copy)
         _, leaf = self._constants[key]
         assert leaf.value is not None
         if not np.array_equal(value, leaf.value, equal_nan=True):  # changed since, in place
-            leaf = Leaf(number, value.shape, (), span, "const", np.array(value, dtype=np.float64))
+            leaf = Leaf(number, value.shape, (), span, "const", np.array(value, dtype=np.float64, order="C"))
             self._constants[key] = value, leaf
         return leaf
 

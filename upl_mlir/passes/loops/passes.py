@@ -160,8 +160,9 @@ class FollowCopiesPass(LoopPass):
 class SplitProductsPass(LoopPass):
     """Sums of products, and factors that many summands share, get equations of their own, to become contractions.
 
-    What such a sum reads by quotient and remainder, as after a reshape, becomes two iterators or two fields.  So do costly
-    functions in folds of few summands get equations: these are loops of vectors, along the fields of the fold's array.
+    What such a sum reads by quotient and remainder, as after a reshape, becomes two iterators or two fields; an iterator
+    that both factors only read beside a field gets a copy of one of them (`transform/quotients.py`).  So do costly functions
+    in folds of few summands get equations: these are loops of vectors, along the fields of the fold's array.
 
     Requires: equations, no schedule yet (`raise-to-loops`).
     Establishes: sums of products of array elements alone; the same numbers.

@@ -79,7 +79,8 @@ LANE_ROWS: dict[type[Operation], LaneRow] = {
     arith.NegfOp: _real("fneg"), math.SqrtOp: _intrinsic("sqrt"), math.AbsFOp: _intrinsic("fabs"),
     arith.MinimumfOp: _intrinsic("minimum"), arith.MaximumfOp: _intrinsic("maximum"),
     arith.MinnumfOp: _intrinsic("minimumnum"), arith.MaxnumfOp: _intrinsic("maximumnum"),
-    math.ExpOp: _inline("exp"), math.LogOp: _inline("log"), math.TanhOp: _inline("tanh"), SigmoidOp: _inline("sigmoid"),
+    math.ExpOp: _inline("exp"), math.ExpM1Op: _inline("expm1"), math.LogOp: _inline("log"), math.Log1pOp: _inline("log1p"),
+    math.TanhOp: _inline("tanh"), math.ErfOp: _inline("erf"), SigmoidOp: _inline("sigmoid"),
     arith.CmpfOp: _compare, arith.SelectOp: lambda b, _, args: b.choose(*args),
 }  # fmt: skip
 

@@ -1,8 +1,9 @@
 """Elementary functions as inline LLVM IR, which LLVM vectorises with the loop around it; the rest from libm.
 
-`exp`, `log`, `tanh` and `sigmoid` are branch-free polynomials after range reduction (Cody and Waite), inlined before the
-vectoriser runs.  `sin` and `cos` need a branch for large arguments, which ask for libm's reduction; they are functions of
-their own with vector versions that the vectoriser is told of.  All other functions call libm, one element at a time.
+`exp`, `expm1`, `log`, `log1p`, `tanh`, `sigmoid` and `erf` are branch-free polynomials after range reduction (Cody and
+Waite), inlined before the vectoriser runs.  `sin` and `cos` need a branch for large arguments, which ask for libm's
+reduction; they are functions of their own with vector versions that the vectoriser is told of.  All other functions call
+libm, one element at a time.
 
 Largest errors in units in the last place, measured over dense samples of all magnitudes:
 `test/native/test_math_functions.py` holds them to the bounds stated in `BOUND`; results below the smallest normal
@@ -35,8 +36,16 @@ class Constants:
     """The same, relative to exp(r) - 1."""
     log: tuple[float, ...]
     """(2·atanh(s)/s - 2) / s² in s², for (1+s)/(1-s) between sqrt(1/2) and sqrt(2)."""
+    erf: tuple[float, ...]
+    """erf(x)/x - 1 in x², for |x| ≤ 1."""
+    log_erfc: tuple[float, ...]
+    """log(1 - erf(x)) for x from 1 to `erf_limit`; the error is that of erf(x)."""
+    erf_limit: float
+    """Beyond, erf is 1."""
     exp_range: tuple[float, float]
     """Outside, exp is 0 or infinite."""
+    expm1_least: float
+    """Below, exp(x) - 1 is -1."""
     tanh_limit: float
     """Beyond, tanh is 1."""
     sqrt_half_bits: int
@@ -55,7 +64,15 @@ CONSTANTS = {
          2.5105236375078356e-08, 1.768769119018657e-09),
         (0.6666666666666735, 0.3999999999940748, 0.2857142874414219, 0.22222198378416588, 0.18183575167850166,
          0.15313755713952776, 0.14799066454086648),
-        (-746.0, 710.0), 22.0, 0x3FE6A09E00000000, 2.2250738585072014e-308,
+        (0.12837916709551256, -0.3761263890318352, 0.112837916709442, -0.026866170643113415, 0.005223977606130842,
+         -0.0008548325929766244, 0.0001205529358693695, -1.4924712439534814e-05, 1.6447132699786621e-06,
+         -1.6206318752969208e-07, 1.3710988704190523e-08, -7.779462971761597e-10),
+        (-1.7962477457410596e-07, -1.1283773292158341, -0.6366284891568282, -0.10274725138377, 0.019078153343988016,
+         0.0002804924514626529, -0.0017690052826499153, 0.0006411769755730554, -4.482557293167891e-05,
+         -7.036481948547494e-05, 4.503652456764111e-05, -1.6513624954573774e-05, 4.326953512960783e-06,
+         -8.505555719018416e-07, 1.257020651142033e-07, -1.3626384296271018e-08, 1.0256767527430516e-09,
+         -4.795925781849726e-11, 1.0495970869229545e-12), 6.0,
+        (-746.0, 710.0), -40.0, 22.0, 0x3FE6A09E00000000, 2.2250738585072014e-308,
     ),
     "f32": Constants(
         (0.693145751953125, 1.428606765330187e-06),
@@ -63,7 +80,11 @@ CONSTANTS = {
         (0.5, 0.1666666567325592, 0.04166635870933533, 0.008333389647305012, 0.0013940668432042003,
          0.00019845881615765393),
         (0.6666666269302368, 0.4000033736228943, 0.28537169098854065, 0.23584988713264465),
-        (-104.0, 89.0), 10.0, 0x3F3504F3, 1.1754943508222875e-38,
+        (0.12837916612625122, -0.3761262595653534, 0.1128358542919159, -0.026853814721107483, 0.005188330542296171,
+         -0.0008010202436707914, 7.853849820094183e-05),
+        (-0.00034158528433181345, -1.1270889043807983, -0.6381452679634094, -0.10310638695955276, 0.021837888285517693,
+         -0.0029476138297468424, 0.0001863746001617983), 4.0,
+        (-104.0, 89.0), -18.0, 10.0, 0x3F3504F3, 1.1754943508222875e-38,
     ),
 }
 
@@ -79,9 +100,11 @@ COS = (0.041666666666666595, -0.0013888888888872975, 2.4801587288800025e-05, -2.
 TRIG_LIMIT = 1.6e6
 """Larger arguments of sin and cos go to libm."""
 
-BOUND = {"exp": 1.0, "log": 1.0, "tanh": 1.0, "sigmoid": 1.5, "sin": 1.0, "cos": 1.0}
+BOUND = {
+    "exp": 1.0, "expm1": 1.5, "log": 1.0, "log1p": 1.0, "tanh": 1.0, "sigmoid": 1.5, "erf": 1.5, "sin": 1.0, "cos": 1.0,
+}  # fmt: skip
 """Bounds on the error in ulp, for both formats, where the machine fuses multiply and add.  What comes from libm has libm's:
-glibc states 1 ulp for erf, pow and atan2 on x86-64."""
+glibc states 1 ulp for tan, pow and atan2 on x86-64."""
 BOUND_WITHOUT_FMA = {"tanh": 2.0, "sigmoid": 2.5}
 """Where it does not, if the bound differs."""
 
@@ -147,26 +170,78 @@ def _quotient(b: Lanes, n: str, n_lost: float | str, d: str, d_lost: str) -> str
     return b.muladd(b.add(rest, n_lost), inverse, first)
 
 
-def _log(b: Lanes, x: str) -> str:
-    """k·ln 2 + log(1+f) for x = 2**k·(1+f), sqrt(1/2) ≤ 1+f < sqrt(2)."""
+def _expm1(b: Lanes, x: str) -> str:
+    """2·(2**(n-1)·(exp(r) - 1) + (2**(n-1) - 1/2)), which does not overflow before the result does."""
+    c = CONSTANTS[b.format.suffix]
+    r, e, n = _reduce(b, b.clamp(x, c.expm1_least, c.exp_range[1]))
+    w = b.muladd(b.mul(r, r), b.polynomial(r, c.expm1), e)
+    q = b.add(r, w)
+    lost = b.sub(w, b.sub(q, r))
+    scale = b.power_of_two(b.int_op("sub", n, 1))
+    base = b.sub(scale, 0.5)
+    half = b.muladd(scale, q, base)
+    half = b.add(half, b.muladd(scale, lost, b.muladd(scale, q, b.sub(base, half))))
+    tiny = b.test("olt", b.abs(x), c.smallest_normal / 2.0**-23)  # half of a subnormal number has a digit less
+    return b.choose(tiny, x, b.add(half, half))
+
+
+def _erf(b: Lanes, x: str) -> str:
+    """x + x·P(x²) up to 1, then 1 - exp(Q(|x|))."""
+    c = CONSTANTS[b.format.suffix]
+    size = b.abs(x)
+    size = b.choose(b.test("ogt", size, c.erf_limit), c.erf_limit, size)
+    near = b.muladd(size, b.polynomial(b.mul(size, size), c.erf), size)
+    far = b.sub(1.0, _exp(b, b.polynomial(size, c.log_erfc)))
+    return b.copysign(b.choose(b.test("olt", size, 1.0), near, far), x)
+
+
+def _parts(b: Lanes, x: str) -> tuple[str, str]:
+    """m and k of a normal x = 2**k·m, sqrt(1/2) ≤ m < sqrt(2); k as an integer."""
     c, f = CONSTANTS[b.format.suffix], b.format
-    tiny = b.test("olt", x, c.smallest_normal)
-    raised = b.choose(tiny, b.mul(x, 2.0**54), x)
     one = f.bias << f.mantissa
-    shifted = b.int_op("add", b.bits(raised), one - c.sqrt_half_bits)
+    shifted = b.int_op("add", b.bits(x), one - c.sqrt_half_bits)
     exponent = b.int_op("sub", b.int_op("lshr", shifted, f.mantissa), f.bias)
-    exponent = b.int_choose(tiny, b.int_op("sub", exponent, 54), exponent)
-    part = b.int_op("add", b.int_op("and", shifted, (1 << f.mantissa) - 1), c.sqrt_half_bits)
-    m, k = b.sub(b.from_bits(part), 1.0), b.to_real(exponent)
+    return b.from_bits(b.int_op("add", b.int_op("and", shifted, (1 << f.mantissa) - 1), c.sqrt_half_bits)), exponent
+
+
+def _log_of(b: Lanes, m: str, k: str, more: str | None = None) -> str:
+    """k·ln 2 + log(1 + m) + more."""
+    c = CONSTANTS[b.format.suffix]
     s = b.div(m, b.add(2.0, m))
     z = b.mul(s, s)
     rest = b.mul(z, b.polynomial(z, c.log))
     half_square = b.mul(b.mul(0.5, m), m)
-    low = b.muladd(s, b.add(half_square, rest), b.mul(k, c.ln2[1]))
-    found = b.sub(b.mul(k, c.ln2[0]), b.sub(b.sub(half_square, low), m))
+    low = b.mul(k, c.ln2[1])
+    low = b.muladd(s, b.add(half_square, rest), low if more is None else b.add(low, more))
+    return b.sub(b.mul(k, c.ln2[0]), b.sub(b.sub(half_square, low), m))
+
+
+def _log(b: Lanes, x: str) -> str:
+    """k·ln 2 + log(m) for x = 2**k·m, sqrt(1/2) ≤ m < sqrt(2)."""
+    c = CONSTANTS[b.format.suffix]
+    tiny = b.test("olt", x, c.smallest_normal)
+    m, exponent = _parts(b, b.choose(tiny, b.mul(x, 2.0**54), x))
+    exponent = b.int_choose(tiny, b.int_op("sub", exponent, 54), exponent)
+    found = _log_of(b, b.sub(m, 1.0), b.to_real(exponent))
     found = b.choose(b.test("oeq", x, float("inf")), x, found)
     found = b.choose(b.test("oeq", x, 0.0), float("-inf"), found)
     return b.choose(b.test("ult", x, 0.0), float("nan"), found)
+
+
+def _log1p(b: Lanes, x: str) -> str:
+    """The logarithm of the sum 1 + x = u + lost; of x itself where that is near 1."""
+    u, lost = _sum(b, x, 1.0)
+    m, exponent = _parts(b, u)
+    near = b.int_test("eq", exponent, 0)
+    f = b.choose(near, x, b.sub(m, 1.0))
+    low = b.mul(lost, b.power_of_two(b.int_op("sub", 0, exponent)))
+    low = b.choose(near, 0.0, b.mul(low, b.sub(1.0, b.mul(f, b.sub(1.0, f)))))  # low / (1 + f), almost
+    low = b.choose(b.test("ogt", x, 1e18), 0.0, low)  # too small to count, and 2**-k may be no normal number
+    found = _log_of(b, f, b.to_real(exponent), low)
+    found = b.choose(b.test("oeq", x, float("inf")), x, found)
+    found = b.choose(b.test("oeq", x, 0.0), x, found)
+    found = b.choose(b.test("oeq", x, -1.0), float("-inf"), found)
+    return b.choose(b.test("ult", x, -1.0), float("nan"), found)
 
 
 def _difference(b: Lanes, x: str, y: str) -> tuple[str, str]:
@@ -206,7 +281,9 @@ def _trig(b: Lanes, x: str, turn: int) -> str:
 
 
 # -- functions of the module -------------------------------------------------------------------------------------
-INLINE: dict[str, Callable[[Lanes, str], str]] = {"exp": _exp, "log": _log, "tanh": _tanh, "sigmoid": _sigmoid}
+INLINE: dict[str, Callable[[Lanes, str], str]] = {
+    "exp": _exp, "expm1": _expm1, "log": _log, "log1p": _log1p, "tanh": _tanh, "sigmoid": _sigmoid, "erf": _erf,
+}  # fmt: skip
 TRIG = {"sin": 0, "cos": 1}
 
 

@@ -104,13 +104,16 @@ class Splitter:
                     got = self._own(t, names, cons)
                     if got is not None:
                         return got
+                apart = self._apart(t, names, cons)
+                assert isinstance(apart, terms.Fold)
                 parts = tuple(
                     p if p.guards else self._stored(
                         replace(p, body=self._inside(p.body, _around(t, p, names), (*cons, *p.cons))), names, cons
                     )
-                    for p in t.parts
+                    for p in apart.parts
                 )  # fmt: skip
-                return t if all(x.body is y.body for x, y in zip(parts, t.parts, strict=True)) else replace(t, parts=parts)
+                same = apart is t and all(x.body is y.body for x, y in zip(parts, t.parts, strict=True))
+                return t if same else replace(apart, parts=parts)
 
     def _stored(self, p: terms.Part, names: tuple[str, ...], cons: Cons) -> terms.Part:
         """A part of a fold of few summands, with elements of a new array for costly functions: their loop is one of vectors,
