@@ -370,3 +370,74 @@ def seidel_2d(u: Any) -> Any:
         return jnp.concatenate([u[:1], inner, u[-1:]], 0)
 
     return jnp.sum(loop(0, 4, sweep, u) ** 2)
+
+
+# -- programs that JAX was ahead of when they were first tried -------------------------------------------------------------
+def heads(x: Any, w: Any, wo: Any) -> Any:
+    """Attention of four heads, each of which sees what comes before it."""
+    t, d = x.shape
+    q, k, v = (a.reshape(t, 4, d // 4).transpose(1, 0, 2) for a in jnp.split(x @ w, 3, axis=-1))
+    s = jnp.where(jnp.tril(jnp.ones((t, t), bool)), jnp.einsum("htd,hsd->hts", q, k) / 4, -1e9)
+    o = jnp.einsum("hts,hsd->htd", jax.nn.softmax(s, -1), v).transpose(1, 0, 2).reshape(t, d)
+    return jnp.sum((o @ wo) ** 2)
+
+
+def black_scholes(s: Any, k: Any, v: Any) -> Any:
+    """The prices of options."""
+    one = (jnp.log(s / k) + (0.02 + v * v / 2)) / v
+    price = s * jax.scipy.stats.norm.cdf(one) - k * np.exp(-0.02) * jax.scipy.stats.norm.cdf(one - v)
+    return jnp.sum(price)
+
+
+def lax_wendroff(x: Any, c: Any) -> Any:
+    """A wave on a ring."""
+
+    def step(x: Any, _: Any) -> Any:
+        left, right = jnp.roll(x, 1), jnp.roll(x, -1)
+        return x - c / 2 * (right - left) + c * c / 2 * (right - 2 * x + left), None
+
+    return jnp.sum(scan(step, x, None, length=200)[0] ** 2)
+
+
+def stencil_27(x: Any, w: Any) -> Any:
+    """All neighbours in three dimensions, with zeros round them."""
+    n = x.shape[0]
+
+    def step(x: Any, _: Any) -> Any:
+        p = jnp.pad(x, 1)
+        out = jnp.zeros_like(x)
+        for i, (a, b, c) in enumerate(np.ndindex(3, 3, 3)):
+            out = out + w[i] * p[a : a + n, b : b + n, c : c + n]
+        return out, None
+
+    return jnp.sum(scan(step, x, None, length=10)[0] ** 2)
+
+
+def sinkhorn(c: Any) -> Any:
+    """What it costs to move one distribution to another."""
+    k, a = jnp.exp(-c / 0.1), jnp.full(c.shape[0], 1 / c.shape[0])
+
+    def step(s: Any, _: Any) -> Any:
+        u = a / (k @ s[1])
+        return (u, a / (k.T @ u)), None
+
+    (u, v), _ = scan(step, (jnp.ones_like(a), jnp.ones_like(a)), None, length=50)
+    return jnp.sum(u[:, None] * k * v[None] * c)
+
+
+def kronecker(a: Any, b: Any) -> Any:
+    """A Kronecker product and its square."""
+    k = jnp.kron(a, b)
+    return jnp.trace(k @ k) + jnp.sum(jnp.cos(k))
+
+
+def transposed_convolution(x: Any, w: Any) -> Any:
+    """Twice as many points as before."""
+    y = jax.lax.conv_transpose(x, w, (2, 2), "SAME", dimension_numbers=("NCHW", "IOHW", "NCHW"))
+    return jnp.sum(y**2)
+
+
+def cumulative(x: Any) -> Any:
+    """Logarithms of sums that grow."""
+    c = jnp.cumsum(x, axis=1)
+    return jnp.sum(jnp.log1p(c / c[:, -1:]))
