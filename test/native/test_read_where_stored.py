@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -12,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from test_schedules import compare, plan
 
 import upl_mlir as upl
+from upl_mlir.engines.native.target import host
 from upl_mlir.passes.loops.program import LoopProgram
 from upl_mlir.passes.loops.terms import Fold
 from upl_mlir.passes.loops.tree import Guard, Loop, subtrees
@@ -345,3 +347,24 @@ def test_the_gradient_of_a_flat_array_looks_for_no_index(gather: str) -> None:
              for p in t.parts for c in p.cons if any(isinstance(a, Div) for a in c.e.atoms())]  # fmt: skip
     assert not asked and all(len(p.dims) == 1 for _, t in back.system.equations["d_H"].pieces if isinstance(t, Fold)
                              for p in t.parts)  # fmt: skip
+
+
+ROUNDED = """program p
+param n>=1
+input X<i> in 0<=i<n { X -> T.x<i> }
+node T<i> in 0<=i<n { in x; exp(-(x - floor(8*x)/8))*(x - int(4*x)/4) -> Y<i> }
+output Y<i> in 0<=i<n
+"""
+
+
+def test_a_loop_that_rounds_twice_is_one_of_vectors() -> None:
+    """Two numbers of each round become integers; that one of them is none is told behind the loop."""
+    f = upl.compile(upl.load(ROUNDED), engine="native")
+    x = np.random.default_rng(3).normal(size=1003) * 50
+    expected = np.exp(-(x - np.floor(8 * x) / 8)) * (x - np.trunc(4 * x) / 4)
+    np.testing.assert_allclose(f(X=x)["Y"], expected, rtol=1e-12, atol=1e-12)
+    for wrong in (np.inf, np.nan, 1e300):
+        with pytest.raises(upl.UplError, match="UPL1604"):
+            f(X=np.where(np.arange(1003) == 77, wrong, x))
+    if host().vector_bytes == 64:
+        assert re.search(r"vmul\S*pd\s+%zmm", f._native.kernel.asm)  # pyright: ignore

@@ -9,6 +9,7 @@ each scratch array, and the one public function of `entry.py`, which unpacks the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 from xdsl.dialects import func, memref, scf
 from xdsl.dialects.builtin import MemRefType, i1
@@ -19,7 +20,7 @@ from upl_mlir.diagnostics import error
 from upl_mlir.engines.native.llvm import pipelined, tails, vector_loops
 from upl_mlir.engines.native.llvm.chosen import chains, streams
 from upl_mlir.engines.native.llvm.emitter import Emitter
-from upl_mlir.engines.native.llvm.nests import nest, several_rows
+from upl_mlir.engines.native.llvm.nests import faults_noted, innermost, nest, several_rows
 from upl_mlir.engines.native.llvm.parallel import emit_threaded
 from upl_mlir.engines.native.llvm.scratch import stack_words
 from upl_mlir.engines.native.llvm.text import byte_size, llvm_type
@@ -42,7 +43,6 @@ class FunctionEmitter(Emitter):
             else:
                 pipelined.emit_blocks(self, op, behind)
             return
-        c = self.code
         lower, upper, step = self.texts((op.lb, op.ub, op.step))
         found = vector_loops.emitted(self, op, lower, upper, step)
         if found is None:
@@ -52,6 +52,12 @@ class FunctionEmitter(Emitter):
             return
         lower = several_rows(self, op, lower, upper, step)
         lower, first = streams.ahead(self, op, lower, upper, step, self.texts(op.iter_args))
+        with faults_noted(self, op) if innermost(op) else nullcontext():
+            self._rounds(op, lower, upper, step, first)
+
+    def _rounds(self, op: scf.ForOp, lower: str, upper: str, step: str, first: Sequence[str]) -> None:
+        """A loop, one round after the other; `first` are the values that it carries before the first one."""
+        c = self.code
         header, inside, done = c.label("for"), c.label("body"), c.label("done")
         before = c.block
         c.jump(header)
@@ -79,8 +85,8 @@ class FunctionEmitter(Emitter):
         c = self.code
         if op in self.noted:
             word, number = self.noted[op]
-            told = c.let(f"select i1 {self.text(op.cond)}, i64 {number}, i64 0")
-            found = c.let(f"call i64 @llvm.umax.i64(i64 {c.let(f'load i64, ptr {word}')}, i64 {told})")
+            told = c.let(f"select i1 {self.text(op.cond)}, i64 {1 << number}, i64 0")
+            found = c.let(f"or i64 {c.let(f'load i64, ptr {word}')}, {told}")
             c.do(f"store i64 {found}, ptr {word}")
             return
         yes, no, merge = c.label("then"), c.label("else"), c.label("endif")

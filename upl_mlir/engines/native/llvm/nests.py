@@ -66,26 +66,27 @@ def parallel_loop(e: Emitter, op: scf.ParallelOp, depth: int, lower: str, upper:
     Not if the body has loops of its own, or scratch, which all iterations share.  In a large program a loop with
     others inside stays a loop: LLVM would write out small nests whole, which takes it twice the time.
     """
-    inside = [o for o in op.body.walk() if o.parent_op() is not None]
-    plain = not any(
-        isinstance(o, scf.ForOp | scf.WhileOp | scf.ParallelOp | GenericOp | FillOp | memref.AllocOp | memref.AllocaOp)
-        for o in inside
-    )
-    if depth < len(op.lowerBound) - 1 or not plain:
+    if depth < len(op.lowerBound) - 1 or not innermost(op):
         with e.code.loop(lower, upper, step, note=e.library.around(tails.A_LOOP)) as iv:
             yield iv
         return
-    with _faults_noted(e, op):
+    with faults_noted(e, op):
         e.code.access, note = e.library.independent("" if e.ordered else tails.metadata(op))
         with e.code.loop(lower, upper, step, note=note) as iv:
             yield iv
         e.code.access = ""
 
 
+def innermost(op: scf.ForOp | scf.ParallelOp) -> bool:
+    """Whether the body of a loop has no loops of its own, nor scratch."""
+    others = scf.ForOp | scf.WhileOp | scf.ParallelOp | GenericOp | FillOp | memref.AllocOp | memref.AllocaOp
+    return not any(isinstance(o, others) for o in op.body.walk())
+
+
 @contextmanager
-def _faults_noted(e: Emitter, op: scf.ParallelOp) -> Generator[None]:
-    """What writes a loop, faults of which stay in a register to its end, so that they are a maximum of lanes in its vectors:
-    a store under a condition would be scattered, which takes as long as all the rest."""
+def faults_noted(e: Emitter, op: scf.ForOp | scf.ParallelOp) -> Generator[None]:
+    """What writes a loop, faults of which stay in a register to its end, one bit for each number, so that the lanes of its
+    vectors are joined: a store under a condition would be scattered, which takes as long as all the rest."""
     found = {o: s for o in op.body.block.ops if isinstance(o, scf.IfOp) and (s := _fault(o)) is not None}
     cells = {s.memref for s in found.values()}
     if len(cells) != 1:
@@ -98,7 +99,8 @@ def _faults_noted(e: Emitter, op: scf.ParallelOp) -> Generator[None]:
     e.noted = {}
     last = e.code.let(f"load i64, ptr {word}")
     with e.code.when(e.code.let(f"icmp ne i64 {last}, 0", "c")):
-        e.view(cells.pop()).store(e.code, [], last)
+        zeros = e.code.let(f"call i64 @llvm.ctlz.i64(i64 {last}, i1 true)")
+        e.view(cells.pop()).store(e.code, [], e.code.let(f"sub i64 63, {zeros}"))
 
 
 def _fault(op: scf.IfOp) -> memref.StoreOp | None:
@@ -109,7 +111,7 @@ def _fault(op: scf.IfOp) -> memref.StoreOp | None:
     store = ops[0] if len(ops) == 1 else None
     if not isinstance(store, memref.StoreOp) or store.indices or store.value.type != i64:
         return None
-    return store if store.memref.owner is not op.true_region.block and _number(store) > 0 else None
+    return store if store.memref.owner is not op.true_region.block and 0 < _number(store) < 63 else None
 
 
 def _number(store: memref.StoreOp) -> int:

@@ -118,7 +118,8 @@ def _beside(system: System, eq: Equation) -> bool:
             continue
         if any(p.guards for p in term.parts):  # they say more of the field
             continue
-        fields, domain, parts, index = eq.fields, cons, term.parts, tuple(map(IndexExpr.of, eq.fields))
+        fields, parts, index = eq.fields, term.parts, tuple(map(IndexExpr.of, eq.fields))
+        domain: Cons = cons
         for f in eq.fields:
             found = [_run(system.lin, f, p.body, cons) for p in parts]
             run = found[0]
