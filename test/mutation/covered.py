@@ -23,7 +23,8 @@ from mutation.overlay import ROOT
 PLACE = ROOT / "build" / "covered"
 SUITE = (
     "poly", "passes", "autodiff", "hw", "native", "small", "ops", "frontend", "circuit", "agreement", "interp", "token",
-    "reference",
+    "reference", "mpi", "explore", "host", "nn", "picture", "tools", "examples", "interop", "lsp", "malformed",
+    "test_api.py",
 )  # fmt: skip
 """Folders of tests in which a change in `passes`, `poly` and `hw/matching_unit` may show."""
 
