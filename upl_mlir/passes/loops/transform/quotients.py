@@ -48,7 +48,7 @@ def split_quotients(system: System) -> bool:
             memo: dict[Term, Term] = {}
             taken = _names(system, eq)
             for t in inner_first(term, made_of):
-                if isinstance(t, Get) and (plain := _plain(system.lin, t, cons)) != t:
+                if isinstance(t, Get) and (plain := _plain(system.lin, t, cons)) is not t:
                     memo[t] = plain
                 elif isinstance(t, Fold) and is_sum_of_products(t):
                     inner = (_known(system.lin, p, cons) for p in t.parts)
@@ -73,8 +73,9 @@ def _names(system: System, eq: Equation) -> set[str]:
 
 def _known(lin: Linear, p: Part, cons: Cons) -> Part:
     """A part of a sum without the quotients that are known."""
-    body = rewritten(p.body, {}, lambda g: _plain(lin, g, (*cons, *p.cons)))
-    return p if body is p.body else replace(p, body=body)
+    where = (*cons, *p.cons)
+    memo: dict[Term, Term] = {g: _plain(lin, g, where) for g in inner_first(p.body, made_of) if isinstance(g, Get)}
+    return p if all(g is new for g, new in memo.items()) else replace(p, body=rewritten(p.body, memo, lambda g: g))
 
 
 def _plain(lin: Linear, g: Get, cons: Cons) -> Get:
