@@ -171,6 +171,30 @@ def test_counts_are_those_of_the_program(tools) -> None:
         assert total == counted
 
 
+SPARSE = """program sparse
+input X<i> in 0<=i<5 { -> G.x }
+input C<i>: int in 0<=i<5 { -> G.c }
+output Y
+output Z<i>
+node G<i> in 0<=i<5 { in x, c: int; if c==0: sin(x) -> H.x<i>; if c!=0: x*x -> K.x<i> }
+node H<i> { in x; exp(x) -> Z<i>; if i<2: x*x -> S.s }
+node K<i> { in x; x + 1 -> Z<i>; if i<2: x*x*x -> S.s }
+node S { in @(+) s[2]; exp(s) -> Y }
+"""
+
+
+@pytest.mark.parametrize(("mode", "prefix", "counted"), [("reverse", "D", 5 + 5 + 5 + 1), ("forward", "T", 5 * (2 + 2 + 2 + 1))])
+def test_where_data_decide_what_fires_the_most_is_counted(mode: str, prefix: str, counted: int) -> None:
+    """Adjoint nodes have all of a node's instances then; tangents are sent where derivatives go."""
+    q = upl.jacobian(upl.load(SPARSE), of="Y", wrt="X", mode=mode)
+    assert eval_count(q.notes[0]) == counted
+    run = upl.compile(q, engine="interp")
+    found = run(X=np.arange(5) * 0.3 + 0.1, C=np.array([0, 1, 0, 1, 0]))["J_Y_X"]
+    a, b = np.sin(0.1), 0.4**2
+    np.testing.assert_allclose(found, np.exp(a**2 + b**3) * np.array([2 * a * np.cos(0.1), 6 * 0.4**5, 0, 0, 0]), rtol=1e-12)
+    assert sum(n for name, n in run.stats["firings"].items() if name[0] == prefix) <= counted
+
+
 def eval_count(note: str, **sizes: int) -> int:
     """The polynomial that a note names."""
     from upl_mlir.poly.parse import parse_index

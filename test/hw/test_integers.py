@@ -22,6 +22,12 @@ output Z
 node B<i> { in x; x*i #4 -> S.s<> }
 node S { in @(+) s[4]; s -> Z }
 """
+WIDE_CONSTANT = """program constant
+const k = VALUE
+input X<i>: int in 0<=i<2 { -> A }
+output Y<i>: int
+node A<i> { in x: int; max(x, k) -> Y }
+"""
 WIDE_ENTRY = """program entry
 const N[0:1] = [4000000000, 1]
 input X<i> in 0<=i<2 { -> A }
@@ -35,6 +41,8 @@ node A<i> { in x; x*N[i] -> Y }
     [
         (WIDE_FIELD, {"X": 4}, "UPL1731", "the field `i` of `B` has values from 4000000000 to 4000000003 in its 2 bits"),
         (BOTH_ENDS, {"X": 2, "Y": 2}, "UPL1710", "the field `i` of node `B` needs 34 bits, the machine has 31 for a field"),
+        (WIDE_CONSTANT.replace("VALUE", "2147483648"), {"X": 2}, "UPL1731", "the constant 2147483648 does not fit"),
+        (WIDE_CONSTANT.replace("VALUE", "-2147483649"), {"X": 2}, "UPL1731", "the constant -2147483649 does not fit"),
         (WIDE_ENTRY, {"X": 2}, "UPL1731", "an entry of `N` is 4000000000, which does not fit the machine's 32-bit integers"),
     ],
 )
@@ -44,6 +52,12 @@ def test_what_needs_more_bits_is_refused(text: str, inputs: dict[str, int], code
         upl.compile(upl.load(text), engine="rtl")(**{name: np.ones(n) for name, n in inputs.items()})
     assert caught.value.diagnostics[0].code == code
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [-(2**31), 2**31 - 1])
+def test_the_least_and_the_greatest_integer_fit(value: int) -> None:
+    f = upl.compile(upl.load(WIDE_CONSTANT.replace("VALUE", str(value))), engine="rtl")
+    assert f(X=np.array([-5, 7]))["Y"].tolist() == [max(-5, value), max(7, value)]
 
 
 def test_an_index_that_is_only_passed_on_may_be_large() -> None:

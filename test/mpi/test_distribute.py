@@ -15,6 +15,7 @@ from upl_mlir.engines.mpi.kept import plan_of_text, text_of
 from upl_mlir.engines.mpi.plan import make_plan
 from upl_mlir.engines.native import target
 from upl_mlir.passes.distribute.narrow import block_facts
+from upl_mlir.passes.distribute.report import report
 from upl_mlir.passes.distribute.schedule import Distributed, distribute
 from upl_mlir.passes.loops.ir import read, write
 from upl_mlir.passes.loops.legal import faults
@@ -199,6 +200,18 @@ def test_a_wrong_sum_of_parts_is_refuted(
     assert upl_opt([str(path), "--lower-loops"])
     err = capsys.readouterr().err
     assert "error[UPL1830]" in err and message in err
+
+
+def test_what_is_received_and_where_it_lies() -> None:
+    """A rank has room for its block and for what it needs of its neighbours, inside of the whole; the report says both."""
+    d = distributed("wave")
+    (row,) = report(d).rows
+    assert (row.array, row.each) == ("U.u", "each L3b")
+    assert row.box == "U.u<16*L3b..16*L3b+1, max(0,first1-16)..min(n-1,last1+16)>"
+    _, place = d.program.kept["U.u"].axes
+    for first, last, low, high in ((0, 24, 0, 40), (25, 49, 9, 65), (75, 99, 59, 99), (50, 49, 34, 65)):
+        at = {"first1": first, "last1": last, "n": 100}
+        assert [e.evaluate(at, lambda *_: 0) for e in (place.lower, place.extent)] == [low, high - low + 1]
 
 
 def test_sizes_choose_the_cut() -> None:

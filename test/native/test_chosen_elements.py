@@ -17,6 +17,7 @@ from upl_mlir.engines.native.llvm import tails
 from upl_mlir.engines.native.llvm.chosen import streams
 from upl_mlir.passes.if_convert import IfConvertPass
 from upl_mlir.passes.lower_to_loops import lower_to_loops
+from upl_mlir.passes.schedule import raised
 
 SPMV = Path(__file__).resolve().parents[2] / "examples" / "spmv.upl"
 MAY_BE_EMPTY = COO.replace("param z >= 1", "param z >= 0")
@@ -95,6 +96,26 @@ def test_gradients_of_messages() -> None:
         wrong[17] = n
         with pytest.raises(upl.UplError):
             f(**given | {port: wrong})
+
+
+TABLES = """program tables
+const M[0:3] = [2, 3, 5, 7]
+const N[0:3] = [11, 13, 17, 19]
+input D<i>: int in 0<=i<6 { if i<3: -> S.d<i>; if i>=3: -> T.d<i> }
+output Y<i>: int in 0<=i<6
+node S<i> in 0<=i<3 { in d: int; M[d] -> Y }
+node T<i> in 3<=i<6 { in d: int; N[d] -> Y }
+"""
+
+
+@pytest.mark.parametrize("second", ["M", "N"])
+def test_entries_of_two_tables_are_not_alike(second: str) -> None:
+    """Neighbouring elements that are made alike are one piece of an array; those of two tables are two."""
+    program = upl.load(TABLES.replace("N[d]", f"{second}[d]"))
+    assert len(raised(program.op, real="f64", gather="ordered", fixed={}).system.equations["Y"].pieces) == (second == "N") + 1
+    d, m, n = np.array([0, 1, 2, 3, 2, 1]), np.array([2, 3, 5, 7]), np.array([11, 13, 17, 19])
+    wanted = [*m[d[:3]], *(n if second == "N" else m)[d[3:]]]
+    assert upl.compile(program, engine="native")(D=d)["Y"].tolist() == wanted
 
 
 def test_rows_are_copied() -> None:

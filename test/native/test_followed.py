@@ -104,6 +104,31 @@ def test_where_each_element_is_written_once_there_are_no_rounds() -> None:
     assert [d for n, d in arrays(rowwise).items() if n.endswith("_at.x")] == [2]
 
 
+# A window over a sequence that goes on with a function of the window's ends.
+WINDOW = """program window
+param n >= 2
+param T >= 1
+input A<i> in 0<=i<n { -> X.x<0,i> }
+output R<i> in 0<=i<n
+node X<t,i> in 0<=t<=T, 0<=i<n {
+  in x
+  if t<T && i!=LAST: x -> X.x<t+1,STEP>
+  if t<T && (i==0 || i==n-1): x -> V.s<t>
+  if t==T: x -> R<i>
+}
+node V<t> in 0<=t<T { in @(+) s[2]; sin(s) -> X.x<t+1,FIRST> }
+"""
+
+
+@pytest.mark.parametrize(("last", "step", "first"), [("0", "i-1", "n-1"), ("n-1", "i+1", "0")])
+def test_a_window_of_any_length_is_kept_once(last: str, step: str, first: str) -> None:
+    """Its elements go to their neighbours' places in each round, and are read where they were written."""
+    p = upl.load(WINDOW.replace("LAST", last).replace("STEP", step).replace("FIRST", first))
+    assert arrays(plan(p))["X.x"] == 1
+    for n, rounds in ((2, 1), (2, 7), (5, 3), (5, 12)):
+        compare(p, {"n": n, "T": rounds}, "ordered")
+
+
 def test_borders_of_a_grid_stay_in_the_rounds() -> None:
     """Time loops are tiled with them."""
     found = plan(upl.load((Path(__file__).resolve().parents[2] / "examples" / "jacobi1d.upl").read_text()))

@@ -42,6 +42,16 @@ def lowered(p: upl.Program, folder: Path, capsys: pytest.CaptureFixture[str], fo
     return capsys.readouterr().out
 
 
+def converted(text: str, form: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[upl.Program, str]:
+    """A program that data decide, with conditions in place of the decisions; and what the command writes of it."""
+    decided = upl.load(text)
+    IfConvertPass(compared=True, ordered=True).apply(Context(), decided.module)
+    (folder / "p.upl").write_text(text, encoding="utf-8")
+    options = "--if-convert=compared=true,ordered=true"
+    assert not upl_opt([str(folder / "p.upl"), options, f"--lower-{form}=gather=ordered"])
+    return decided, capsys.readouterr().out
+
+
 @needs_tools
 @pytest.mark.parametrize("form", ["loops", "linalg"])
 @pytest.mark.parametrize("gradient", [False, True], ids=["value", "gradient"])
@@ -108,14 +118,36 @@ def test_a_value_that_is_stored_under_a_condition(
 def test_steps_that_data_end(form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Loops stop where no step is left; functions on tensors compute all steps."""
     p, v = upl.load(CHAIN), np.array([0.1, 5.3, 1.0, -2.0, 1e9])
-    (tmp_path / "p.upl").write_text(CHAIN, encoding="utf-8")
-    decided = upl.load(CHAIN)
-    IfConvertPass(compared=True, ordered=True).apply(Context(), decided.module)
-    converted = "--if-convert=compared=true,ordered=true"
-    assert not upl_opt([str(tmp_path / "p.upl"), converted, f"--lower-{form}=gather=ordered"])
-    got = mlir_tools.run(decided, capsys.readouterr().out, {"V": v}, tmp_path, n=5)
+    decided, text = converted(CHAIN, form, tmp_path, capsys)
+    got = mlir_tools.run(decided, text, {"V": v}, tmp_path, n=5)
     assert not got["fault"]
     np.testing.assert_array_equal(got["O"], upl.compile(p, gather="ordered")(V=v)["O"])
+
+
+SCATTER = """program scatter
+param n >= 1
+param m >= 1
+input K<e>: int in 0<=e<m { -> E.k<e> }
+input V<e> in 0<=e<m { -> E.v<e> }
+input Count<i>: int in 0<=i<n { -> S.count<i> }
+output Y<i>
+node E<e> in 0<=e<m { in k: int, v; exp(v) -> S.s<k> }
+node S<i> in 0<=i<n { in count: int, @(+) s[count]; s -> Y }
+"""
+
+
+@pytest.mark.parametrize("form", ["loops", "linalg"])
+def test_elements_that_data_choose(form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They are written one by one, also as tensors."""
+    decided, text = converted(SCATTER, form, tmp_path, capsys)
+    assert mlir_tools.on_tensors(text) == (form == "linalg") == ("tensor.insert" in text)
+    if mlir_tools.tool("mlir-opt") is None or mlir_tools.tool("mlir-translate") is None:
+        return
+    k, v = np.array([2, 0, 2, 2, 4]), np.array([0.5, -1.0, 2.0, 0.25, 0.0])
+    arrays = {"K": k, "V": v, "Count": np.bincount(k, minlength=6)}
+    got = mlir_tools.run(decided, text, arrays, tmp_path, n=6, m=5)
+    assert not got["fault"]
+    np.testing.assert_allclose(got["Y"], np.bincount(k, np.exp(v), 6), rtol=1e-14)
 
 
 @needs_tools

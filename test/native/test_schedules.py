@@ -85,6 +85,29 @@ def test_products_are_found_inside_of_terms(gather: str) -> None:
         compare(program, {"n": n}, gather)
 
 
+# Of the two iterators of the sum one is bounded by the other, which has three values.
+BELOW_EACH_OTHER = """program pairs
+param n >= 1
+param m >= 3
+param q >= 1
+input A<i,k,l> in 0<=i<n, 0<=k<3, k<=l<m { #q -> P.a<i,*,k,l> }
+input B<j,k,l> in 0<=j<q, 0<=k<3, k<=l<m { #n -> P.b<*,j,k,l> }
+output Y<i,j>
+node P<i,j,k,l> in 0<=i<n, 0<=j<q, 0<=k<3, k<=l<m { in a, b; a*b -> S.s<i,j> }
+node S<i,j> in 0<=i<n, 0<=j<q { in @(+) s[3*m-3]; s -> Y }
+"""
+
+
+@pytest.mark.parametrize("gather", ["ordered", "relaxed"])
+def test_several_products_add_to_one_result(gather: str) -> None:
+    """In a loop over an iterator with few values, round which the result is begun once."""
+    program = upl.load(BELOW_EACH_OTHER)
+    (product,) = boxes(plan(program, gather=gather))["Y"].contraction.terms
+    assert (len(product.around), len(product.fields), len(product.summed)) == (1, 2, 1)
+    for n, m, q in ((5, 6, 7), (1, 3, 1)):
+        compare(program, {"n": n, "m": m, "q": q}, gather)
+
+
 def inverse(a: Any) -> Any:
     """Newton's steps: each matrix is read by both products, and by the sum after them."""
     x = a.T / np.sum(a * a)

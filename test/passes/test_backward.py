@@ -11,6 +11,26 @@ import pytest
 
 import upl_mlir as upl
 from upl_mlir.passes.analysis import backward
+from upl_mlir.passes.analysis.relations import ProgramSets
+
+
+ROOTS = """program roots
+param n >= 2
+input X<j> in 0<=j<n { -> A.x<j> }
+output Y<i>
+node A<j> in 0<=j<n { in x; x -> B.x<i> for i in 0..j if j == PLACE }
+node B<i> in 0<=i<n { in x; if PLACE < n: x -> Y }
+"""
+
+
+@pytest.mark.parametrize(("place", "exact"), [("i*i", False), ("2*i", True)])
+def test_a_hull_on_the_way_is_not_exact(place: str, exact: bool) -> None:
+    """It may have squares and others; what is found exactly behind it changes nothing."""
+    sets = ProgramSets(upl.load(ROOTS.replace("PLACE", place)).infer_domains().op)
+    found = {n: sets.ctx.empty(op.fields) for n, op in sets.ends.items()} | {"Y": sets.domain("Y")}
+    steps = [backward.Step(a, a.target.symbol, [a.source.symbol]) for a in sets.arrows]
+    assert backward.reaching(sets, found, steps, sets.domain) == exact
+    assert (sets.domain("X") <= found["X"]) == (not exact)
 
 
 def gradient(source: Path) -> str:
