@@ -183,7 +183,9 @@ node S { in @(+) s[2]; exp(s) -> Y }
 """
 
 
-@pytest.mark.parametrize(("mode", "prefix", "counted"), [("reverse", "D", 5 + 5 + 5 + 1), ("forward", "T", 5 * (2 + 2 + 2 + 1))])
+@pytest.mark.parametrize(
+    ("mode", "prefix", "counted"), [("reverse", "D", 5 + 5 + 5 + 1), ("forward", "T", 5 * (2 + 2 + 2 + 1))]
+)
 def test_where_data_decide_what_fires_the_most_is_counted(mode: str, prefix: str, counted: int) -> None:
     """Adjoint nodes have all of a node's instances then; tangents are sent where derivatives go."""
     q = upl.jacobian(upl.load(SPARSE), of="Y", wrt="X", mode=mode)

@@ -502,4 +502,75 @@ SURVIVORS = (
         "self.sets.domain(send.target_name)\n        for f, e in zip(target.fields, send.index.data, strict=True):",
         "True to False", reason="an assertion: the verifier has compared the two lengths (UPL1105)",
     ),
+    Survivor(
+        "passes/loops/terms.py", "same = x.table == y.table", "Eq to NotEq",
+        test="test/native/test_chosen_elements.py::test_entries_of_two_tables_are_not_alike[N]",
+    ),
+    Survivor(
+        "passes/analysis/backward.py", "self.exact = self.exact and found.exact", "And to Or",
+        test="test/passes/test_backward.py::test_a_hull_on_the_way_is_not_exact[i*i-False]",
+    ),
+    Survivor(
+        "hw/matching_unit/cam.py", '"BANK_BITS": bits_for(bank - 1) if banks > 1', "Gt to GtE",
+        test="test/hw/test_board.py::test_the_verilog_with_an_associative_memory_has_no_warnings[20]",
+    ),
+    Survivor(
+        "passes/distribute/report.py", "return str(parts[0]) if len(parts) == 1", "condition turned round",
+        test=f"{DISTRIBUTE}::test_what_is_received_and_where_it_lies",
+    ),
+    Survivor(
+        "passes/distribute/exchanges.py", "extent=extremum(Extremum.MIN, highs) - low + 1)", "Sub to Add",
+        test=f"{DISTRIBUTE}::test_what_is_received_and_where_it_lies",
+    ),
+    Survivor(
+        "passes/jacobian/costs.py", "asked = (Dynamics(self.sets).whole,) if whole else ()", "condition turned round",
+        test="test/autodiff/test_jacobian.py::test_where_data_decide_what_fires_the_most_is_counted",
+    ),
+    Survivor(
+        "passes/loops/transform/followed.py",
+        "if apart[at] in (1, -1) and len(others) == 1 and (s := others[0][1]) in (1, -1):", "1 to 2",
+        test="test/native/test_followed.py::test_a_window_of_any_length_is_kept_once[0-i-1-n-1]",
+    ),
+    Survivor(
+        "passes/loops/transform/followed.py", "if c.eq or self.field in rest.names or abs(k) > 1:", "Or to And",
+        test="test/native/test_followed.py::test_what_is_handed_on_in_one_round_only",
+    ),
+    Survivor(
+        "passes/loops/passes.py", "raise _no_order(p, first) from None\n            else:\n                return True",
+        "True to False", reason="`_transformed` asks other passes only whether they have changed something",
+    ),
+    Survivor(
+        "passes/loops/tensors/convert.py", "place = [None] * len(s.op.indices)", "Mult to Add",
+        test="test/native/test_mlir_tools.py::test_elements_that_data_choose[linalg]",
+    ),
+    Survivor(
+        "passes/autodiff/reverse.py",
+        "names = {d: e if e is not None else IndexExpr.of(s) for d, s, e in zip(arrow.src, src, index, strict=True)}",
+        "IsNot to Is", reason=REMOVED, removed=True,
+    ),
+    Survivor(
+        "passes/loops/transform/checkpoints.py", "if before < at:", "condition turned round",
+        test=f"{SCHEDULES}::test_of_a_trajectory_few_states_are_kept",
+    ),
+    Survivor(
+        "passes/circuit/body.py", "if part.guards:", "condition turned round",
+        test="test/circuit/test_bodies.py::test_gathers_of_many[max]",
+    ),
+    Survivor(
+        "passes/loops/transform/by_data/empty.py",
+        "if len(counted.dims) != len(summed.dims) or len(counted.guards) != len(summed.guards):", "Or to And",
+        test="test/native/test_empty_sums.py::test_a_count_of_something_else_is_asked[relaxed]",
+    ),
+    Survivor(
+        "passes/loops/transform/tables.py", "stack += [a for a in more if a not in seen]", "NotIn to In",
+        test="test/native/test_read_where_stored.py::test_a_function_of_one_sum_of_indices_is_a_table",
+    ),
+    Survivor(
+        "passes/hardware/code.py", "if type_ == i32 and not -(2**31) <= value < 2**31:", "2 to 3",
+        test="test/hw/test_integers.py::test_what_needs_more_bits_is_refused",
+    ),
+    Survivor(
+        "passes/loops/emit/generic.py", "return not p.term.around and not p.term.cons", "not left out",
+        test=f"{SCHEDULES}::test_several_products_add_to_one_result[relaxed]",
+    ),
 )  # fmt: skip

@@ -112,7 +112,8 @@ node T<i> in 3<=i<6 { in d: int; N[d] -> Y }
 def test_entries_of_two_tables_are_not_alike(second: str) -> None:
     """Neighbouring elements that are made alike are one piece of an array; those of two tables are two."""
     program = upl.load(TABLES.replace("N[d]", f"{second}[d]"))
-    assert len(raised(program.op, real="f64", gather="ordered", fixed={}).system.equations["Y"].pieces) == (second == "N") + 1
+    system = raised(program.op, real="f64", gather="ordered", fixed={}).system
+    assert len(system.equations["Y"].pieces) == (second == "N") + 1
     d, m, n = np.array([0, 1, 2, 3, 2, 1]), np.array([2, 3, 5, 7]), np.array([11, 13, 17, 19])
     wanted = [*m[d[:3]], *(n if second == "N" else m)[d[3:]]]
     assert upl.compile(program, engine="native")(D=d)["Y"].tolist() == wanted

@@ -56,3 +56,24 @@ def test_a_place_that_does_not_exist(port: str, value: int, at: int) -> None:
             upl.compile(upl.load(COORDINATES), engine=engine, m=6)(**data)
         said.append(str(e.value))
     assert said[0] == said[1]
+
+
+# Whether a sum is asked for depends on numbers of its rows; data decide where it goes.
+ASKED = """program asked
+param n >= 1
+param m >= 1
+input V<i,k,l> in 0<=i<n, 0<=k<m, 0<=l<m { -> S.s<i> }
+input C<i,k>: int in 0<=i<n, 0<=k<m { C > 0 ? 1 : 0 -> S.c<i> }
+input R<i>: int in 0<=i<n { -> W.r }
+output Y<i>
+node S<i> in 0<=i<n { in @(+) s[m*m], @(+) c[m]: int; c == 0 ? 0.0 : s -> W.y<i> }
+node W<i> in 0<=i<n { in y, r: int; y -> Z.y<r> }
+node Z<i> in 0<=i<n { in @(+) y[##]; y -> Y }
+"""
+
+
+@pytest.mark.parametrize("gather", ["relaxed", "ordered"])
+def test_a_count_of_something_else_is_asked(gather: str) -> None:
+    """It has other iterators than the sum."""
+    v, c, r = np.arange(18.0).reshape(2, 3, 3) + 1, np.array([[0, 0, 0], [0, 1, 1]]), np.array([1, 0])
+    assert upl.compile(upl.load(ASKED), engine="native", gather=gather)(V=v, C=c, R=r)["Y"].tolist() == [126, 0]

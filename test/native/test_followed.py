@@ -104,6 +104,27 @@ def test_where_each_element_is_written_once_there_are_no_rounds() -> None:
     assert [d for n, d in arrays(rowwise).items() if n.endswith("_at.x")] == [2]
 
 
+# An element is handed on once, and then another one comes to its place.
+ONCE = """program once
+param n >= 1
+input A<i> in 0<=i<n { -> W.a<i> }
+output R<j,i> in 0<=j<=3, 0<=i<n
+node X<k,i> in i+1<=k<=i+4, 0<=i<n {
+  in x
+  if k==i+1: x -> X.x<k+1,i>
+  x -> R<k-i-1,i>
+}
+node W<i> in 0<=i<n { in a; sin(a) -> X.x<i+1,i>; 0.0 -> X.x<k,i> for k in i+3..i+4 }
+"""
+
+
+def test_what_is_handed_on_in_one_round_only() -> None:
+    """The copies end where they begin: what is read later is something else."""
+    p = upl.load(ONCE)
+    for n in (1, 5):
+        compare(p, {"n": n}, "ordered")
+
+
 # A window over a sequence that goes on with a function of the window's ends.
 WINDOW = """program window
 param n >= 2

@@ -13,7 +13,6 @@ import upl_mlir as upl
 from upl_mlir.passes.analysis import backward
 from upl_mlir.passes.analysis.relations import ProgramSets
 
-
 ROOTS = """program roots
 param n >= 2
 input X<j> in 0<=j<n { -> A.x<j> }

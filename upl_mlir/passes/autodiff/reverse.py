@@ -30,7 +30,7 @@ class Inverse:
 
     `condition` guards it; `index` has one expression for each field of the source (None: `*`, covering `multiplicity`
     instances); `iterators` and `point_condition` enumerate the fibre.  `names` maps dimensions of the relation (source
-    fields and iterators) to what they are in the new arrow's context.
+    fields and iterators) to what they are in the new arrow's context; empty with a `*`, which goes to an ordinary input.
     """
 
     condition: Formula
@@ -126,8 +126,7 @@ def _with_star(
     if count is None or r.project(fields).lost:
         return None
     when = describe(r.project(fields), context)
-    names = {d: e if e is not None else IndexExpr.of(s) for d, s, e in zip(arrow.src, src, index, strict=True)}
-    return Inverse(when, tuple(index), count, (), TRUE, names)
+    return Inverse(when, tuple(index), count, (), TRUE, {})
 
 
 def _loop_nest(
