@@ -85,8 +85,8 @@ FUNCTIONS: Mapping[str, Callable[[upl.Program, Arrays, Mapping[str, int]], objec
     "Program.to_mlir": lambda p, a, s: upl.load(p.to_mlir()),
 }
 OTHERS = {
-    "Program", "Report", "UplError", "__version__", "fori_loop", "from_jax", "function", "range", "scan", "segment_sum",
-    "stop_gradient",
+    "Program", "Report", "UplError", "__version__", "fori_loop", "from_jax", "function", "range", "scan", "segment_max",
+    "segment_min", "segment_sum", "stop_gradient",
     "value_and_grad", "vmap", "while_loop",
 }  # fmt: skip
 """Classes, and what takes Python functions instead of programs (test/frontend/trace)."""

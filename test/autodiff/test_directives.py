@@ -215,7 +215,7 @@ READERS: dict[str, Callable[[Program], object]] = {
 }
 NO_PROGRAM = {
     "Program", "Report", "UplError", "__version__", "fori_loop", "from_jax", "function", "load", "range", "scan",
-    "segment_sum", "stop_gradient", "value_and_grad", "view", "vmap", "while_loop",
+    "segment_max", "segment_min", "segment_sum", "stop_gradient", "value_and_grad", "view", "vmap", "while_loop",
 }  # fmt: skip
 """What makes programs, or takes functions only."""
 
