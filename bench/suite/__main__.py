@@ -124,11 +124,14 @@ def main(names: Sequence[str]) -> None:
         say(f"| {name} | {v['native']:.3g} | {v['jax']:.3g} | {plain} | {ratios['value'][name]:.2f} | "
               f"{g['native']:.3g} | {g['jax']:.3g} | {ratios['gradient'][name]:.2f} |")  # fmt: skip
     say("")
-    for what, by in ratios.items():
-        worst = ", ".join(f"{n} {by[n]:.2f}" for n in sorted(by, key=lambda n: by[n])[:5])
-        slower = sum(r < 0.9 for r in by.values())
-        say(f"{what.capitalize()}: geometric mean {mean(list(by.values())):.2f} of {len(by)} programs; "
-            f"{slower} below 0.9; the worst five: {worst}.\n")  # fmt: skip
+    for later in (False, True):
+        for what, every in ratios.items():
+            by = {n: r for n, r in every.items() if CASES[n].later == later}
+            if by:
+                worst = ", ".join(f"{n} {by[n]:.2f}" for n in sorted(by, key=lambda n: by[n])[:5])
+                whose = f"{len(by)} programs" + (" that joined because JAX was ahead" if later else "")
+                say(f"{what.capitalize()}: geometric mean {mean(list(by.values())):.2f} of {whose}; "
+                    f"{sum(r < 0.9 for r in by.values())} below 0.9; the worst five: {worst}.\n")  # fmt: skip
     if not names:
         update("suite", {"text": "\n".join(lines)})
 
