@@ -26,7 +26,7 @@ SUITE = (
     "reference", "mpi", "explore", "host", "nn", "picture", "tools", "examples", "interop", "lsp", "malformed",
     "test_api.py",
 )  # fmt: skip
-"""Folders of tests in which a change in `passes`, `poly` and `hw/matching_unit` may show."""
+"""Folders and files of tests in which a change in `passes`, `poly` and `hw/matching_unit` may show."""
 
 FEWER = {"UPL_AGREEMENT": "0.3"}
 """The tests on random programs look at fewer: here, and when a change is tried."""

@@ -97,6 +97,8 @@ def test_the_greatest_and_the_least_of_segments(word: str) -> None:
     np.testing.assert_array_equal(ours(U, ids, 7), expected)
     whole = np.array([3, -2, 5, 1])
     np.testing.assert_array_equal(ours(whole, ids, 7), theirs(jnp.asarray(whole), jnp.asarray(ids), 7))
+    truths = ours(np.array([True, False, True, False]), ids, 3 + 3)
+    assert truths.dtype == bool and truths[1] and truths[2] == (word == "min"), "an empty segment has what changes nothing"
     found = upl.grad(lambda u, k: (ours(u, k, 7)[np.array([1, 5])] ** 3).sum())(U, ids)
     taken = np.zeros_like(U)
     rows = np.array([0, 2])[getattr(U[[0, 2]], f"arg{word}")(0)]

@@ -363,7 +363,7 @@ RULES.update({
     "rev": shapes.rev, "slice": shapes.slice_, "concatenate": shapes.concatenate,
     "tile": shapes.tile, "stack": shapes.stack, "unstack": shapes.unstack, "pad": shapes.pad, "split": shapes.split,
     "dynamic_slice": shapes.dynamic_slice, "dynamic_update_slice": shapes.dynamic_update_slice, "gather": shapes.gather,
-    "scatter": shapes.scatter, **{f"scatter-{n}": shapes.scattered(f"scatter-{n}", g) for n, g in shapes.JOINED.items()},
+    "scatter": shapes.scatter, **{f"scatter-{word}": shapes.scattered(word) for word in shapes.JOINED},
     "iota": shapes.iota,
     # folds
     "reduce_sum": _reduce(Gather.SUM), "reduce_max": _reduce(Gather.MAX), "reduce_min": _reduce(Gather.MIN),

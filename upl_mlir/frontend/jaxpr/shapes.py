@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -424,19 +425,19 @@ def _written(eqn: Any, a: Array, indices: Any, u: Array) -> tuple[Any, ...] | No
     return _part(a.shape, d.scatter_dims_to_operand_dims, d.inserted_window_dims, indices, _sizes(eqn, a, u))
 
 
-JOINED = {"add": Gather.SUM, "mul": Gather.PRODUCT, "min": Gather.MIN, "max": Gather.MAX}
-"""What `x.at[k].add(v)` and its like join elements by."""
-_JOIN: dict[Gather, Callable[[Any, Any], Any]] = {
-    Gather.SUM: lambda a, b: a + b, Gather.PRODUCT: lambda a, b: a * b, Gather.MIN: np.minimum, Gather.MAX: np.maximum,
+JOINED: dict[str, tuple[Gather, Callable[[Any, Any], Any]]] = {
+    "add": (Gather.SUM, operator.add), "mul": (Gather.PRODUCT, operator.mul), "min": (Gather.MIN, np.minimum),
+    "max": (Gather.MAX, np.maximum),
 }  # fmt: skip
+"""What `x.at[k].add(v)` and its like join elements by: many, and two."""
 
 
-def scattered(name: str, op: Gather) -> Callable[..., Array]:
+def scattered(word: str) -> Callable[..., Array]:
     """The rule of what joins elements that arrays of whole numbers choose with others, as `x.at[k].add(v)` makes it.
 
     Known numbers out of bounds are left out or clipped, as in JAX; data out of bounds end the run with an error, unless they
     are to be clipped."""
-    join = _JOIN[op]
+    op, join = JOINED[word]
 
     def rule(eqn: Any, x: Any, indices: Any, updates: Any) -> Array:
         a = numbers(traced(x))
@@ -447,7 +448,7 @@ def scattered(name: str, op: Gather) -> Callable[..., Array]:
             out = copied(a)
             out[key] = join(out[key], new)
             return out
-        axes, at, u, inside = _rows(eqn, name, a, indices, new)
+        axes, at, u, inside = _rows(eqn, f"scatter-{word}", a, indices, new)
         if inside is not None and not inside.all():
             place = axes[0] if len(axes) == 1 else 0
             inside = inside.reshape((*inside.shape, *(1,) * (u.ndim - inside.ndim - place)))

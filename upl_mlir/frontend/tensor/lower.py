@@ -132,9 +132,8 @@ class _Lowering:
 
     # -- statements ----------------------------------------------------------------------------------------------
     def _statement(self, s: form.Statement) -> None:
-        many = {t for t, n in _reads(s).items() if n >= MANY}
-        for tensor in dict.fromkeys(e.tensor for e in form.walk(s.value) if isinstance(e, form.Read)):
-            if tensor in many and len(self.pieces.get(tensor, ())) > 1:
+        for tensor, n in _reads(s).items():
+            if n >= MANY and len(self.pieces.get(tensor, ())) > 1:
                 _, self.pieces[tensor] = self._relay(f"{tensor}_whole", tensor, "x")
         tensor = self.program.tensors[s.target]
         name = self._version(s.target)
@@ -385,7 +384,7 @@ def output_name(program: form.TensorProgram, tensor: str) -> str:
 def _reads(s: form.Statement) -> Counter[str]:
     """How many elements of each tensor an element of a statement reads near each other: at other places, or in a window."""
     found = Counter[str]()
-    for read in {e for e in form.walk(s.value) if isinstance(e, form.Read)}:
+    for read in dict.fromkeys(e for e in form.walk(s.value) if isinstance(e, form.Read)):  # in the order of the text
         window = {n for e in read.index if len(e.names) > 1 for n in e.names} - {*s.free}
         found[read.tensor] += _size([*window], s.ranges)
     return found

@@ -167,14 +167,16 @@ def segment_min(values: Any, ids: Any, num_segments: int) -> Any:
 def _segments(values: Any, ids: Any, num_segments: int, op: Gather, join: np.ufunc) -> Any:
     if not isinstance(values, Array) and not isinstance(ids, Array):
         rows = np.asarray(values)
-        whole = np.iinfo(rows.dtype) if rows.dtype.kind in "iu" else None
-        nothing = op.empty if whole is None else op.empty_integer(int(whole.min), int(whole.max))
+        nothing: float = op.empty
+        if rows.dtype.kind in "iub":
+            whole = np.iinfo(rows.dtype if rows.dtype.kind != "b" else np.uint8)
+            nothing = op.empty_integer(int(whole.min), int(whole.max))
         out = np.full((num_segments, *rows.shape[np.ndim(ids) :]), nothing, rows.dtype)
         join.at(out, np.asarray(ids), rows)
         return out
     rows, at = as_array(values), as_array(ids)
     if rows.shape[: at.ndim] != at.shape:
-        raise fail("UPL1931", f"segments: values of shape {rows.shape}, numbers of shape {at.shape}",
+        raise fail("UPL1931", f"segment_{op.name.lower()}: values of shape {rows.shape}, numbers of shape {at.shape}",
                    help="each row has one number")  # fmt: skip
     return scatter(rows, at, 0, (num_segments, *rows.shape[at.ndim :]), op=op)
 

@@ -155,8 +155,8 @@ def _with_own_axes(system: System, eq: Equation) -> bool:
                 made, old, new = found
                 system.equations[made.name] = made
                 parts[i] = replace(p, body=rewritten(p.body, {old: new}, lambda g: g))
+                eq.pieces[n] = cons, replace(term, parts=tuple(parts))
                 some = True
-        eq.pieces[n] = cons, replace(term, parts=tuple(parts))
     return some
 
 
@@ -171,8 +171,8 @@ def _copied(system: System, eq: Equation, cons: Cons, p: Part) -> tuple[Equation
         if lo is None or hi is None or hi < lo:
             return None
         sizes[d] = hi + 1 - lo
-    own = {m.name for g in gets for e in g.index if (m := _alone(e)) is not None}
-    lost = [d for d in p.dims if d not in own]
+    at = [e for g in gets for e in g.index]
+    lost = [d for d in p.dims if all((e - IndexExpr.of(d)).constant is None for e in at)]
     if len(gets) != 2 or not lost:
         return None
     for g in sorted(gets, key=lambda g: prod(sizes[d] for d in names if d in names_in(g))):
@@ -182,18 +182,9 @@ def _copied(system: System, eq: Equation, cons: Cons, p: Part) -> tuple[Equation
             continue
         if any(len(c.e.names & set(names)) > 1 for c in box) or not all(_apart(e, mine, sizes) for e in g.index):
             continue
-        at = tuple(map(IndexExpr.of, mine))
         name = next(x for n in count() if (x := f"{eq.name}{SPLIT}{n or ''}") not in system.equations)
-        return Equation(name, g.kind, tuple(mine), (box,), [(box, g)]), g, Get(g.kind, name, at)
+        return Equation(name, g.kind, tuple(mine), (box,), [(box, g)]), g, Get(g.kind, name, tuple(map(IndexExpr.of, mine)))
     return None
-
-
-def _alone(e: IndexExpr) -> Var | None:
-    """The name that an index is, but for a constant; None if it is something else."""
-    found = [m for m, _ in e.terms if m]
-    one = found[0] if len(found) == 1 and len(found[0]) == 1 else None
-    k = dict(e.terms).get(one) if one is not None else None
-    return one[0] if one is not None and k == 1 and isinstance(one[0], Var) else None
 
 
 def _apart(e: IndexExpr, names: Sequence[str], sizes: Mapping[str, int]) -> bool:
