@@ -46,14 +46,19 @@ class Lowered:
 def lower_to_loops(
     program: ProgramOp, *, real: str = "f64", gather: str = "relaxed", threads: int = 1,
     fixed: Mapping[str, int] | None = None, narrow: Set[str] = frozenset(),
+    scheduled: Callable[[LoopProgram], None] | None = None,
 ) -> Lowered:  # fmt: skip
     """Lower a program to one function of loops; see `schedule` for what is asked of it and what the options mean.
 
-    The arrays of the integer inputs `narrow` have elements of 32 bits; values have 64 all the same.
+    The arrays of the integer inputs `narrow` have elements of 32 bits; values have 64 all the same.  `scheduled` is told
+    the loops before they are written.
 
     Raises UplError (UPL19xx).
     """
-    return written(schedule(program, real=real, gather=gather, threads=threads, fixed=fixed), narrow)
+    p = schedule(program, real=real, gather=gather, threads=threads, fixed=fixed)
+    if scheduled is not None:
+        scheduled(p)
+    return written(p, narrow)
 
 
 def written(p: LoopProgram, narrow: Set[str] = frozenset()) -> Lowered:

@@ -138,9 +138,9 @@ def _shared(name: str, f: TileFormat, machine: target.Machine) -> target.Loaded:
 
 
 class Ahead:
-    """Compiles the library's functions while Python works on a program that may need them; LLVM needs no lock of Python's.
+    """Compiles the library's functions while Python writes a program that may need them; LLVM needs no lock of Python's.
 
-    A program that turns out not to need them waits for one of them at most.
+    A program that turns out not to need one waits for one of them at most.
     """
 
     def __init__(self, f: TileFormat, machine: target.Machine):

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from upl_mlir.dialects.upl import Gather, ProgramOp, UplType
+from upl_mlir.dialects.upl import ProgramOp
 from upl_mlir.dialects.upl.facts import Facts
-from upl_mlir.dialects.upl.query import nodes
 from upl_mlir.engines.native import call, target
 from upl_mlir.engines.native.backend import Ahead, Kernel, compile_emitted
 from upl_mlir.engines.native.llvm.values import Argument, EmittedModule
@@ -24,6 +23,9 @@ from upl_mlir.host.cache import digest, open_cache, package_key
 from upl_mlir.passes.layouts import Layout, Scratch, Term
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.parse import parse_index
+
+if TYPE_CHECKING:
+    from upl_mlir.passes.loops.program import LoopProgram
 
 
 class Source(Protocol):
@@ -93,7 +95,7 @@ def compile_program(
     found = _find(key, machine, threads)
     if found is None:
         program = source.read()
-        ahead = _ahead(program, machine, real, gather)
+        ahead: list[Ahead] = []
         names: set[str] = set()
         try:
             from upl_mlir.engines.native.llvm.entry import (
@@ -103,15 +105,18 @@ def compile_program(
             from upl_mlir.passes.lower_to_loops import lower_to_loops
 
             try:
-                lowered = lower_to_loops(program, real=real, gather=gather, threads=threads, fixed=fixed, narrow=narrow)
+                lowered = lower_to_loops(
+                    program, real=real, gather=gather, threads=threads, fixed=fixed, narrow=narrow,
+                    scheduled=lambda p: ahead.extend(_ahead(p, machine, real, gather)),
+                )  # fmt: skip
                 emitted = emit_module(lowered.module, machine, threads)
                 names = {name for name, _ in emitted.shared}
             except Exception:
                 require_proved(program)  # what is wrong with a program says more than where its lowering ended
                 raise
         finally:
-            if ahead is not None:
-                ahead.only(names)
+            for library in ahead:
+                library.only(names)
         with ThreadPoolExecutor(1) as pool:  # LLVM needs no lock of Python's: it works while the program is proved
             kernel = pool.submit(compile_emitted, emitted, machine, threads)
             open_ = require_proved(program)
@@ -143,17 +148,13 @@ def key_of(source: Source, options: str, machine: target.Machine) -> tuple[str, 
     return key, keep
 
 
-def _ahead(program: ProgramOp, machine: target.Machine, real: str, gather: str) -> Ahead | None:
-    """The library's functions on their way, if the program adds up reals and multiplies some: products may be among it."""
-    from xdsl.dialects import arith
+def _ahead(p: LoopProgram, machine: target.Machine, real: str, gather: str) -> Iterator[Ahead]:
+    """The library's functions on their way, if there are products of matrices among the loops."""
+    from upl_mlir.passes.loops.tree import Box, subtrees
 
-    sums = any(p.gather is Gather.SUM and p.type not in (UplType.INT, UplType.BOOL) for n in nodes(program) for p in n.ports)
-    if not sums or not any(isinstance(op, arith.MulfOp) for op in program.walk()):
-        return None
-    if real not in ("f32", "f64"):
-        return None
-    number, size = ("float", 4) if real == "f32" else ("double", 8)
-    return Ahead(TileFormat(number, machine.vector_bytes // size, machine.registers, gather == "relaxed"), machine)
+    if real in ("f32", "f64") and any(isinstance(t, Box) for t in subtrees(p.scheduled)):
+        number, size = ("float", 4) if real == "f32" else ("double", 8)
+        yield Ahead(TileFormat(number, machine.vector_bytes // size, machine.registers, gather == "relaxed"), machine)
 
 
 def _find(key: str, machine: target.Machine, threads: int) -> Whole | None:
