@@ -97,7 +97,7 @@ _lock = threading.Lock()
 
 
 class Effort(Enum):
-    """How hard LLVM works on a module: what is written with vectors and blocks in it wants little, the library's tiles nothing.
+    """How hard LLVM works on a module: what has vectors and blocks in it wants little, the library's tiles nothing.
 
     At its highest level it writes out nests of short loops. What gains by that are programs of small arrays; where there are
     products of any size, it is their loops for sizes that no kernel of ours takes, at half of all the time.
@@ -154,7 +154,7 @@ def assembly(ir: str, machine: Machine, effort: Effort = Effort.FULL) -> str:
 
 
 def _reduce_strength(effort: Effort) -> None:
-    """Whether LLVM looks for the fewest registers that count a loop's addresses: said before each module, for all from there.
+    """Whether LLVM looks for the fewest registers that count addresses in a loop: said before each module, for all from there.
 
     The library's tiles are a seventh faster by it.  The loops of programs are as fast without; and where a loop has many
     arrays, it takes up to half of LLVM's time.
