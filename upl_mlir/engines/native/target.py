@@ -154,7 +154,7 @@ def assembly(ir: str, machine: Machine, effort: Effort = Effort.FULL) -> str:
 
 
 def _reduce_strength(effort: Effort) -> None:
-    """Whether LLVM looks for the fewest registers that count addresses in a loop: said before each module, for all from there.
+    """Whether LLVM looks for the fewest registers that count addresses in a loop: said before each module, until the next.
 
     The library's tiles are a seventh faster by it.  The loops of programs are as fast without; and where a loop has many
     arrays, it takes up to half of LLVM's time.
