@@ -1,8 +1,8 @@
 """Which tests come to the places of the sample: recorded once for a sample, in ``build/covered``.
 
-    PYTHONPATH=test python -m mutation.covered        the quick tests of `SUITE`, in two processes
+    PYTHONPATH=test python -m mutation.covered        the quick tests of `SUITE` and `PROGRAMS`, in two processes
 
-A change is shown to these tests alone, the quickest first; another test does not come to see it.
+A change is shown to these tests alone; another test does not come to see it.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ SUITE = (
     "test_api.py",
 )  # fmt: skip
 """Folders and files of tests in which a change in `passes`, `poly` and `hw/matching_unit` may show."""
+PROGRAMS = "mutation/seeds.py"
+"""Random programs, a test each."""
 
 FEWER = {"UPL_AGREEMENT": "0.3"}
 """The tests on random programs look at fewer: here, and when a change is tried."""
@@ -54,9 +56,10 @@ class Recorded:
     seconds: dict[str, float]
     tests: dict[tuple[str, int], set[str]]
 
-    def tests_at(self, place: Place) -> list[str]:
-        """The tests that come to a place, the quickest first."""
-        return sorted(self.tests.get((place.file, place.number), ()), key=lambda t: (self.seconds[t], t))
+    def tests_at(self, place: Place, *, programs: bool = False) -> list[str]:
+        """The tests of the suite that come to a place, or the random programs; the quickest first."""
+        found = [t for t in self.tests.get((place.file, place.number), ()) if (PROGRAMS in t) is programs]
+        return sorted(found, key=lambda t: (self.seconds[t], t))
 
 
 def load(folder: Path = PLACE) -> Recorded:
@@ -79,7 +82,7 @@ def main() -> int:
     from mutation import score
 
     sample = [Place(**p) for p in score.state()["sample"]]
-    return 0 if record(sample, [str(ROOT / "test" / name) for name in SUITE]) else 1
+    return 0 if record(sample, [str(ROOT / "test" / name) for name in (*SUITE, PROGRAMS)]) else 1
 
 
 if __name__ == "__main__":

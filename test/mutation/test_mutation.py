@@ -104,20 +104,24 @@ def g(a):
 """
 
 
+A, B = f"test/{covered.PROGRAMS}::a", f"test/{covered.PROGRAMS}::b"
+
+
 def test_a_change_is_shown_to_the_tests_that_come_to_it() -> None:
     """The quickest first, up to a time."""
     known = Recorded(
-        {"slow": 9.0, "quick": 1.0, "slower": 20.0, "none": 0.1},
-        {("f.py", 4): {"slow", "quick"}, ("f.py", 7): {"slower"}, ("f.py", 8): {"slower", "slow", "quick"}},
+        {"slow": 9.0, "quick": 1.0, "slower": 20.0, "none": 0.1, A: 2.0, B: 1.0},
+        {("f.py", 4): {"slow", "quick", A, B}, ("f.py", 7): {"slower"}, ("f.py", 8): {"slower", "slow", "quick"}},
     )
 
-    def shown(number: int, least: float = 0.0, most: float = 40.0, file: str = "f.py") -> list[str]:
+    def shown(number: int, least: float = 0.0, most: float = 60.0, file: str = "f.py") -> list[str]:
         return score.tests_of(Place(file, number, 1, ""), known, least, most)
 
     assert shown(4) == ["quick", "slow"] and shown(5) == [] and shown(4, file="g.py") == []
     assert shown(8, 0.0, 5.0) == ["quick"], "in the first round"
     assert shown(8, 5.0, 40.0) == ["slow", "slower"], "those that are left in the second"
     assert shown(7, 0.0, 10.0) == ["slower"] and shown(7, 10.0, 40.0) == [], "one in any case"
+    assert shown(4, 60.0, 160.0) == [B, A] and shown(4, 60.0, 62.0) == [B], "random programs in the last round"
 
 
 MARKED = """'''About.'''
