@@ -145,3 +145,30 @@ def test_rows_with_and_without_gathers(features: str, monkeypatch: pytest.Monkey
     col[4, 0], count[4] = m, 1
     with pytest.raises(upl.UplError):
         f(V=v, Col=col, Count=count, X=x)
+
+
+def test_a_recurrence_from_a_chosen_element() -> None:
+    """Its adjoint counts summands that are fewer at the border, by a choice that each of its arrows writes in its own way."""
+
+    def step(a: Any, row: Any) -> Any:
+        return np.sin(a) * np.concatenate([np.zeros(1), a[:-1]]) + row, 0.0
+
+    @upl.function
+    def f(x: Any, k: Any) -> Any:
+        start = np.concatenate([np.stack([x[0, 0], x[0, k[1]]]), np.zeros(3)])
+        a, _ = upl.scan(step, start, x[1:])
+        return np.sum(a)
+
+    def by_complex_step(at: tuple[int, int]) -> float:
+        z = x.astype(complex)
+        z[at] += 1e-30j
+        a = np.array([z[0, 0], z[0, k[1]], 0, 0, 0])
+        for row in z[1:]:
+            a = step(a, row)[0]
+        return float(a.sum().imag / 1e-30)
+
+    x, k = np.random.default_rng(0).random((4, 5)), np.array([0, 2])
+    p = f.program(x, k)
+    assert loops(upl.grad(p, of=next(iter(p.outputs)), wrt=["x"]))
+    wanted = [[by_complex_step((i, j)) for j in range(5)] for i in range(4)]
+    np.testing.assert_allclose(upl.grad(f)(x, k), wanted, rtol=1e-12)
