@@ -56,7 +56,7 @@ class Splitter:
 
     def _top(self, t: Term, names: tuple[str, ...], cons: Cons) -> Term:
         if isinstance(t, terms.Fold) and is_sum_of_products(t):
-            return replace(t, parts=tuple(self._factored(p, names, cons) for p in t.parts))
+            return replace(t, parts=tuple(self._factored(t, p, names, cons) for p in t.parts))
         return self._inside(self._apart(t, names, cons), names, cons)
 
     def _apart(self, t: Term, names: tuple[str, ...], cons: Cons) -> Term:
@@ -133,15 +133,15 @@ class Splitter:
                     break
         return replace(p, body=rewritten(p.body, memo, lambda g: g)) if memo else p
 
-    def _factored(self, p: terms.Part, names: tuple[str, ...], cons: Cons) -> terms.Part:
-        """A part of a sum whose factors are arrays, if they could be made so."""
+    def _factored(self, t: terms.Fold, p: terms.Part, names: tuple[str, ...], cons: Cons) -> terms.Part:
+        """A part of a sum whose factors are arrays, if they could be made so; else with arrays for the sums inside."""
         found = factors(p.body)
         assert found is not None and isinstance(p.body, terms.Apply)
         every = (*names, *p.dims)
         where = (*cons, *p.cons)
         reached = [set(names_in(x)) & set(every) for x in found]
         if any(r == set(every) for r in reached):
-            return p
+            return replace(p, body=self._inside(p.body, _around(t, p, names), where))
         new = tuple(
             x if isinstance(x, terms.Get) else self._own(x, every, where) for x in found
         )
