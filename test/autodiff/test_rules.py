@@ -63,6 +63,7 @@ ROWS = [
     ("tanh(a)*b", lambda a, b: math.tanh(a) * b, BOTH),
     ("atan2(a, b)", math.atan2, BOTH),
     ("erf(a)*b", lambda a, b: math.erf(a) * b, BOTH),
+    ("expm1(a)*b", lambda a, b: math.expm1(a) * b, BOTH),
     ("log1p(a)*b", lambda a, b: math.log1p(a) * b, POSITIVE),
     ("sigmoid(a)*b", lambda a, b: sigmoid(a) * b, BOTH),
     ("a**b", lambda a, b: a**b, POSITIVE),
@@ -93,7 +94,7 @@ def test_every_row_that_passes_a_derivative_is_tried():
         "MaximumfOp": "max(a, b)", "AbsFOp": "abs(a)*b",
         "SqrtOp": "sqrt(a)*b", "ExpOp": "exp(a)*b", "LogOp": "log(a)*b", "SinOp": "sin(a)*b", "CosOp": "cos(a)*b",
         "TanOp": "tan(a)*b", "TanhOp": "tanh(a)*b", "Atan2Op": "atan2(a, b)", "ErfOp": "erf(a)*b",
-        "Log1pOp": "log1p(a)*b", "SigmoidOp": "sigmoid(a)*b",
+        "Log1pOp": "log1p(a)*b", "ExpM1Op": "expm1(a)*b", "SigmoidOp": "sigmoid(a)*b",
         "PowFOp": "a**b", "LetOp": "a*b", "SelectOp": "a > b ? a*a : b*b*b",
     }  # fmt: skip
     active = {op.__name__ for op, row in TABLE.items() if any(entry is not None for entry in row)}

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import pytest
-
 from agreement.campaign import Tally
 from agreement.soak import CAMPAIGNS
 

@@ -148,7 +148,7 @@ def test_rows_with_and_without_gathers(features: str, monkeypatch: pytest.Monkey
 
 
 def test_a_recurrence_from_a_chosen_element() -> None:
-    """Its adjoint counts summands that are fewer at the border, by a choice that each of its arrows writes in its own way."""
+    """Its adjoint counts summands that are fewer at the border, by a choice that its arrows write in different ways."""
 
     def step(a: Any, row: Any) -> Any:
         return np.sin(a) * np.concatenate([np.zeros(1), a[:-1]]) + row, 0.0

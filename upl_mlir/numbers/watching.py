@@ -181,6 +181,10 @@ def _log1p(x: float) -> float:
     return _log(1 + x)
 
 
+def _expm1(x: float) -> float:
+    return math.expm1(x) if x < 709 else math.inf
+
+
 def _logistic(x: float) -> float:
     return 1 / (1 + _exp(-x))
 
@@ -203,7 +207,7 @@ ON_INTERVALS: Mapping[str, Callable[..., Any]] = {
     "float": _number, "chosen": _chosen,
     "minimum": _ends(min), "maximum": _ends(max), "floor": _monotone(_floor),
     "exp": _monotone(_exp), "log": _monotone(_log), "tanh": _monotone(math.tanh), "erf": _monotone(math.erf),
-    "sigmoid": _monotone(_logistic), "log1p": _monotone(_log1p),
+    "sigmoid": _monotone(_logistic), "log1p": _monotone(_log1p), "expm1": _monotone(_expm1),
     "sin": _within(-1.0, 1.0), "cos": _within(-1.0, 1.0), "atan2": _within(-4.0, 4.0), "tan": _within(-math.inf, math.inf),
 }  # fmt: skip
 """The functions of generated source that take other forms on intervals."""

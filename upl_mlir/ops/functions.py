@@ -87,6 +87,15 @@ def _log1p_by_log(x: Val) -> Val:
     return x.where(u.compare("oeq", 1.0), u.where(u.compare("oeq", py.inf), quotient))
 
 
+def _expm1_by_exp(x: Val) -> Val:
+    """(u - 1) x/log(u) with u = exp(x) rounded, whose error cancels (Kahan, in Higham 2002, section 1.14.1)."""
+    u = x.call(math.ExpOp)
+    less = u - 1.0
+    quotient = less * (x / u.call(math.LogOp))
+    ends = less.where(less.compare("oeq", -1.0), u.where(u.compare("oeq", py.inf), quotient))
+    return x.where(u.compare("oeq", 1.0), ends)
+
+
 _AT_ZERO = {0.0: -py.inf}
 
 FUNCTIONS: tuple[Function, ...] = (
@@ -111,9 +120,12 @@ FUNCTIONS: tuple[Function, ...] = (
         "log1p", math.Log1pOp, py.log1p, (lambda d, a, b, o: d / (a + 1.0),),
         spoken=True, poles={-1.0: -py.inf}, ufuncs=("log1p",), machine=_log1p_by_log,
     ),
+    Function(
+        "expm1", math.ExpM1Op, py.expm1, (lambda d, a, b, o: d * (o + 1.0),),
+        spoken=True, ufuncs=("expm1",), machine=_expm1_by_exp,
+    ),
     # known in MLIR's text alone
     Function("exp2", math.Exp2Op, _power_of_two),
-    Function("expm1", math.ExpM1Op, py.expm1),
     Function("log2", math.Log2Op, py.log2, poles=_AT_ZERO),
     Function("log10", math.Log10Op, py.log10, poles=_AT_ZERO),
     Function("cbrt", math.CbrtOp, py.cbrt),

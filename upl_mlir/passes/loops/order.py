@@ -301,9 +301,12 @@ class Scheduler:
         shared = bool(between) or self._share(g, new)
         if not shared and {s.array for s in g.members}.isdisjoint(s.array for s in new.members):
             return False
-        if any(self._whole(s, places[s], context) for s in (*g.members, *new.members)):
+        whole = [s for s in (*g.members, *new.members) if self._whole(s, places[s], context)]
+        if whole and not (between and g.inner and set(new.members).issuperset(whole)):
             return False  # a loop round a contraction would cut it into smaller ones
         for along in self._common(g, new, between, places):
+            if not all(self.finder.apart(s, along[s].field) for s in whole):
+                continue  # products of each step of a recurrence with what that step made, which need not be kept for them
             both = self._fitting(g, new, along, between, places, context)
             if both is not None and (shared or self._as_they_lie(both, places)):
                 g.members += new.members

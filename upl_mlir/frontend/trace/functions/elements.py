@@ -71,7 +71,8 @@ def _of_truths(f: Callable[..., Array], of_truths: Callable[..., Array]) -> Call
     return call
 
 
-_exp, _log, _log1p, _sqrt, _tanh, _abs, _sin = map(_real, ("exp", "log", "log1p", "sqrt", "tanh", "abs", "sin"))
+_exp, _expm1, _log, _log1p, _sqrt = map(_real, ("exp", "expm1", "log", "log1p", "sqrt"))
+_tanh, _abs, _sin = map(_real, ("tanh", "abs", "sin"))
 _mul = _real("*")
 
 
@@ -142,13 +143,6 @@ def _clip(x: Any, lo: Any = None, hi: Any = None, *, min: Any = None, max: Any =
     lo, hi = (min if lo is None else lo), (max if hi is None else hi)
     out = out if lo is None else _real("max", "clip")(out, lo)
     return out if hi is None else _real("min", "clip")(out, hi)
-
-
-def _expm1(x: Any) -> Array:
-    """Exact near 0, where exp(x) - 1 would cancel: 2 t / (1 - t) with t = tanh(x/2)."""
-    x = numbers(as_array(x))
-    t = _tanh(where(_abs(x) < 1, x, 0) / 2)
-    return where(_abs(x) < 1, 2 * t / (1 - t), _exp(x) - 1)
 
 
 def _logaddexp(a: Any, b: Any) -> Array:

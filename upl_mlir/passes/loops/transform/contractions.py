@@ -125,6 +125,15 @@ class Finder:
         found = [factors(p.body) for p in fold.parts]
         return all(pair is not None and sum(field in names_in(x) for x in pair) == 1 for pair in found)
 
+    def apart(self, s: Statement, field: str) -> bool:
+        """Whether a statement is a sum of products that a loop along a field leaves as they are: both factors are others for
+        each value."""
+        fold = s.term
+        if not isinstance(fold, Fold) or not is_sum_of_products(fold):
+            return False
+        found = [factors(p.body) for p in fold.parts]
+        return all(pair is not None and all(field in names_in(x) for x in pair) for pair in found)
+
     def find(
         self, s: Statement, env: Mapping[str, IndexExpr], left: Sequence[str], context: Cons
     ) -> Contraction | None:

@@ -5,7 +5,8 @@
     B<k,i> = X<k,i> - a * Y<k,i>;  X<k+1,i> = B<k,i>    ->    X<k+1,i> = X<k,i> - a * Y<k,i>
 
 An array that another one is a copy of is made in its place.  An array whose elements are those of another one is left out,
-and so is a term that is an element of an array of the same ring: what was cheap enough to be computed twice is read once.
+and so is a term that is an element of an array of the same ring, or of one of which it reads another element: what was cheap
+enough to be computed twice is read.
 Results are the same bits.
 
 Source: copy coalescing; value numbering (Cocke 1970), of elements.
@@ -14,7 +15,7 @@ Source: copy coalescing; value numbering (Cocke 1970), of elements.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from upl_mlir.passes.analysis.components import components
 from upl_mlir.passes.loops.graph import op_cost
@@ -177,34 +178,55 @@ class Stored:
 
     def _elements(self, offers: dict[Hashable, list[_Offer]], rings: dict[str, int]) -> bool:
         """Read elements in the place of terms."""
-        some = False
+        if not offers:
+            return False
         new: dict[str, list[tuple[Cons, Term]]] = {}
         for eq in self.system.equations.values():
-            if not offers or eq.name not in rings:
-                continue
-            pieces: list[tuple[Cons, Term]] = []
-            for cons, term in eq.pieces:
-                memo: dict[Term, Term] = {}
-                for t in _outermost(term):
-                    if (g := self._element(t, cons, eq, offers, rings)) is not None:
-                        memo[t] = g
-                pieces.append((cons, rewritten(term, memo, lambda g: g) if memo else term))
-                some |= bool(memo)
-            new[eq.name] = pieces
+            found = [(cons, self._reading(term, cons, eq, offers, rings)) for cons, term in eq.pieces]
+            if any(x is not y for (_, x), (_, y) in zip(found, eq.pieces, strict=True)):
+                new[eq.name] = found
         for name, pieces in new.items():
             self.system.equations[name].pieces = pieces
-        return some
+        return bool(new)
+
+    def _reading(
+        self, term: Term, cons: Cons, eq: Equation, offers: dict[Hashable, list[_Offer]], rings: dict[str, int],
+        *, inside: bool = False,
+    ) -> Term:  # fmt: skip
+        """A term that reads elements: of its parts, and of itself if it is `inside` of a fold or a choice."""
+        memo: dict[Term, Term] = {}
+        for t in ([term] if inside and isinstance(term, Apply) else []) + [*_outermost(term)]:
+            if (g := self._element(t, cons, eq, offers, rings)) is not None:
+                memo[t] = g
+
+        def below(t: Term, more: Cons) -> Term:
+            return self._reading(t, (*cons, *more), eq, offers, rings, inside=True)
+
+        for t in inner_first(term, arguments):
+            match t:
+                case Fold(_, _, parts):
+                    bodies = [below(p.body, p.cons) for p in parts]
+                    if any(b is not p.body for b, p in zip(bodies, parts, strict=True)):
+                        memo[t] = replace(t, parts=tuple(replace(p, body=b) for p, b in zip(parts, bodies, strict=True)))
+                case Choice(_, cases):
+                    values = tuple((when, below(v, when)) for when, v in cases)
+                    if any(x[1] is not y[1] for x, y in zip(values, cases, strict=True)):
+                        memo[t] = replace(t, cases=values)
+                case _:
+                    pass
+        return rewritten(term, memo, lambda g: g) if memo else term
 
     def _element(
         self, t: Term, cons: Cons, eq: Equation, offers: dict[Hashable, list[_Offer]], rings: dict[str, int]
     ) -> Get | None:  # fmt: skip
         key = self._key(t)
         for offer in offers.get(key, ()) if key is not None else ():
-            if rings[offer.eq.name] != rings[eq.name] or offer.eq.kind is not t.kind:
+            a = offer.eq
+            if a.kind is not t.kind or (rings[a.name] != rings.get(eq.name) and a.name not in arrays_in(t)):
                 continue
             index = self._solved(offer, t)
             if index is not None and all(self.lin.implies(cons, self._con(c, index)) for c in offer.cons):
-                return Get(t.kind, offer.eq.name, tuple(index[f] for f in offer.eq.fields))
+                return Get(t.kind, a.name, tuple(index[f] for f in a.fields))
         return None
 
     # -- comparisons ---------------------------------------------------------------------------------------------------
