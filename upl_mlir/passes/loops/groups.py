@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
+from upl_mlir.passes.loops.graph import FUNCTION, op_cost
 from upl_mlir.passes.loops.statements import Edge, Statement
+from upl_mlir.passes.loops.terms import Apply, Fold, arguments, inner_first
 from upl_mlir.passes.loops.tree import Along
+from upl_mlir.poly.expr import IndexExpr
+from upl_mlir.poly.linear import Linear
+
+SHORT = 64
+"""Loops of at most so many iterations beside a function are short: they take about as long as one function alone, and a
+function in a vector takes an eighth of that."""
 
 
 @dataclass(eq=False)
@@ -53,3 +62,24 @@ def parted(
         else:
             free.append(h)
     return dependent, free
+
+
+def by_ones(lin: Linear, left: Mapping[Statement, Sequence[str]]) -> bool:
+    """Whether of statements with these loops inside of a common one some are functions without any, and others short loops."""
+    deeper = [s for s, fields in left.items() if fields]
+    if not deeper or not any(_function(s) for s, fields in left.items() if not fields):
+        return False
+    return all(_points(lin, s, left[s]) <= SHORT for s in deeper)
+
+
+def _function(s: Statement) -> bool:
+    """Whether a statement without sums computes a function."""
+    parts = inner_first(s.term, arguments)
+    sums = any(isinstance(t, Fold) for t in parts)
+    return not sums and any(isinstance(t, Apply) and t.kind.is_float and op_cost(t.op) >= FUNCTION for t in parts)
+
+
+def _points(lin: Linear, s: Statement, fields: Sequence[str]) -> int:
+    """How many values some fields have at most; more than `SHORT` if that is not known."""
+    ends = [lin.bounds(s.cons, IndexExpr.of(f)) for f in fields]
+    return prod(hi - lo + 1 if lo is not None and hi is not None else SHORT + 1 for lo, hi in ends)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from upl_mlir.passes.analysis.components import components
-from upl_mlir.passes.loops.groups import Group, parted, readers_first
+from upl_mlir.passes.loops.groups import Group, by_ones, parted, readers_first
 from upl_mlir.passes.loops.statements import Edge, Statement
 from upl_mlir.passes.loops.terms import arrays_in
 from upl_mlir.passes.loops.transform.contractions import Finder, down_columns, of_matrices
@@ -308,7 +308,7 @@ class Scheduler:
             if not all(self.finder.apart(s, along[s].field) for s in whole):
                 continue  # products of each step of a recurrence with what that step made, which need not be kept for them
             both = self._fitting(g, new, along, between, places, context)
-            if both is not None and (shared or self._as_they_lie(both, places)):
+            if both is not None and (shared or self._as_they_lie(both, places)) and not self._by_ones(both, places):
                 g.members += new.members
                 g.members.sort(key=lambda s: s.at)
                 g.along = both
@@ -326,6 +326,11 @@ class Scheduler:
             terms = () if found is None else found.terms
             self._inside[key] = found is not None and (all(map(of_matrices, terms)) or any(map(down_columns, terms)))
         return self._inside[key]
+
+    def _by_ones(self, along: dict[Statement, Along], places: dict[Statement, _Place]) -> bool:
+        """Whether a loop inside of others would compute functions one by one, which are vectors in a loop of their own."""
+        left = {s: [f for f in places[s].left if f != a.field] for s, a in along.items()}
+        return all(places[s].env for s in along) and by_ones(self.lin, left)
 
     def _as_they_lie(self, along: dict[Statement, Along], places: dict[Statement, _Place]) -> bool:
         """Whether a loop goes along the outermost field of an array, of all of whose parts it writes the same elements."""

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 
 from upl_mlir.dialects.loops.attributes import Axis
 from upl_mlir.passes.loops.statements import Edge, Statement
@@ -30,6 +31,8 @@ SLOPES = (1, 2)
 """Rows by which a tile is shifted for each step, as tried in turn: stencils that reach farther are not tiled."""
 CACHE_LINE = 64
 """Bytes."""
+AT_HAND = 16 << 10
+"""Bytes of arrays between the steps that stay in any first-level cache, beside what else is read: half of a small one."""
 _MORE = IndexExpr.of("how many more")
 """How many elements have had a place between two of them, or more."""
 
@@ -109,7 +112,7 @@ def wavefront(
     for t in tree:
         new = None
         if isinstance(t, Loop) and not t.parallel and not t.tiled:
-            new = _Tiler(lin, given.get(t) or _blocks(t, steps), arrays, deps, dense).tiled()
+            new = _Tiler(lin, given.get(t) or _blocks(t, steps), arrays, deps, dense).tiled(always=t in given)
             if new is None and t in given:
                 return None
         out.append(t if new is None else new)
@@ -140,8 +143,8 @@ class _Tiler:
         self._after: dict[Statement, list[tuple[Statement, str, IndexExpr]]] = {}
         self._rows = {loops[1].var for _, loops in self.found.values() if len(loops) > 1}
 
-    def tiled(self) -> Tree | None:
-        """The tiled loop; None if it cannot be tiled, or there is nothing to gain."""
+    def tiled(self, *, always: bool) -> Tree | None:
+        """The tiled loop; None if it cannot be tiled or, but for `always`, there is nothing to gain."""
         if any(len(loop.lows) != 1 for loop in self.loops):
             return None
         if any((a := self.arrays.get(s.array)) is not None and a.in_turn for s in self.found):
@@ -150,7 +153,7 @@ class _Tiler:
             return None  # rows of one element each: nothing to run through the cache
         rows = self._row_fields()
         pieces = None if rows is None else self._pieces(rows)
-        if rows is None or pieces is None or not self._place(pieces):
+        if rows is None or pieces is None or not self._place(pieces) or (not always and self._at_hand()):
             return None
         for slope in SLOPES:
             shifts = self._shifts(slope)
@@ -158,6 +161,21 @@ class _Tiler:
                 self._pad()
                 return self._emit(pieces, slope, shifts)
         return None
+
+    def _at_hand(self) -> bool:
+        """Whether all that steps read of earlier ones is known to be so small that it stays at hand without tiles."""
+        bytes_: dict[str, int] = {}
+        for e in self.deps:
+            a, times = self.arrays.get(e.writer.array), self.places[e.writer].time
+            _, back = self.lin.bounds(e.cons, self.places[e.reader].time - times.substitute(e.index))
+            if a is None or back is None:
+                return False
+            sizes = [x.size.constant for x in a.axes if e.writer.fields[x.at] not in times.names]
+            if None in sizes:
+                return False
+            one = prod(n for n in sizes if n is not None)
+            bytes_[a.name] = max(bytes_.get(a.name, 0), a.kind.bytes * one * (back + 1))
+        return sum(bytes_.values()) <= AT_HAND
 
     # -- rows -----------------------------------------------------------------------------------------------------------
     def _row_fields(self) -> dict[str, str] | None:
