@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from upl_mlir.passes.loops.graph import FUNCTION, op_cost
 from upl_mlir.passes.loops.statements import Edge, Statement
-from upl_mlir.passes.loops.terms import Apply, Fold, arguments, inner_first
+from upl_mlir.passes.loops.terms import Apply, Fold, Term, arguments, arrays_in, inner_first
 from upl_mlir.passes.loops.tree import Along
 from upl_mlir.poly.expr import IndexExpr
 from upl_mlir.poly.linear import Linear
@@ -74,9 +74,17 @@ def by_ones(lin: Linear, left: Mapping[Statement, Sequence[str]]) -> bool:
 
 def _function(s: Statement) -> bool:
     """Whether a statement without sums computes a function."""
-    parts = inner_first(s.term, arguments)
-    sums = any(isinstance(t, Fold) for t in parts)
-    return not sums and any(isinstance(t, Apply) and t.kind.is_float and op_cost(t.op) >= FUNCTION for t in parts)
+    sums = any(isinstance(t, Fold) for t in inner_first(s.term, arguments))
+    return not sums and any(True for _ in _functions(s.term))
+
+
+def _functions(t: Term) -> Iterator[Apply]:
+    return (x for x in inner_first(t, arguments) if isinstance(x, Apply) and x.kind.is_float and op_cost(x.op) >= FUNCTION)
+
+
+def functions_of(s: Statement) -> frozenset[tuple[str, frozenset[str]]]:
+    """The functions that a statement computes, outside of sums, with the arrays that each depends on."""
+    return frozenset((x.op.name, frozenset(arrays_in(x))) for x in _functions(s.term))
 
 
 def _points(lin: Linear, s: Statement, fields: Sequence[str]) -> int:

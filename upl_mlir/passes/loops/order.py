@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 from upl_mlir.passes.analysis.components import components
-from upl_mlir.passes.loops.groups import Group, by_ones, parted, readers_first
+from upl_mlir.passes.loops.groups import Group, by_ones, functions_of, parted, readers_first
 from upl_mlir.passes.loops.statements import Edge, Statement
 from upl_mlir.passes.loops.terms import arrays_in
 from upl_mlir.passes.loops.transform.contractions import Finder, down_columns, of_matrices
@@ -51,6 +52,7 @@ class Scheduler:
         self.finder = Finder(lin, ordered=ordered)
         self.stmts = list(stmts)
         self.deps = list(deps)
+        self._functions = cache(functions_of)
         self._vars = 0
         ctx = lin.ctx
         self._taken = {*ctx.params, *ctx.constants, *ctx.arrays, *ctx.unknown, *(f for x in stmts for f in x.fields)}
@@ -338,8 +340,8 @@ class Scheduler:
         return len(set(along.values())) == 1 and first == {a.field for a in along.values()}
 
     def _share(self, g: Group, new: Group) -> bool:
-        """Whether two groups read the same arrays."""
-        mine, theirs = ({a for s in x.members for a in self._read(s)} for x in (g, new))
+        """Whether two groups read the same arrays, or compute the same functions of them."""
+        mine, theirs = ({a for s in x.members for a in (*self._read(s), *self._functions(s))} for x in (g, new))
         return bool(mine & theirs)
 
     def _read(self, s: Statement) -> set[str]:
