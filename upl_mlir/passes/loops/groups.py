@@ -65,7 +65,7 @@ def parted(
 
 
 def by_ones(lin: Linear, left: Mapping[Statement, Sequence[str]]) -> bool:
-    """Whether of statements with these loops inside of a common one some are functions without any, and others short loops."""
+    """Of statements with these loops inside of a common one, whether some are functions without any, others short loops."""
     deeper = [s for s, fields in left.items() if fields]
     if not deeper or not any(_function(s) for s, fields in left.items() if not fields):
         return False
