@@ -77,6 +77,13 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
         jax.vmap(lambda x, k: jnp.take(x, k, mode="clip")), (_n(2, 3), np.array([[5, -2], [1, 3]])),
     ),
     "take, from the end": (lambda x, k: jnp.take(x, k, axis=0), (_n(4, 3), np.array([-1, 0]))),
+    "rows of data in a loop": (
+        lambda e, k: lax.scan(lambda h, t: (jnp.tanh(h + e[t]), h), jnp.zeros(2), k)[1], (_n(40, 2), np.array([3, 39, 3]))
+    ),
+    "segments in a loop": (
+        lambda v, i, j: lax.fori_loop(0, 3, lambda _, v: jax.ops.segment_max(jnp.sin(v)[i], j, 6) + v, v),
+        (_n(6), np.arange(9) % 6, np.array([0, 1, 1, 3, 0, 0, 2, 4, 5])),
+    ),
     "segment_sum": (lambda v, k: jax.ops.segment_sum(v, k, 4), (_n(6, 2), np.array([0, 1, 1, 3, 0, 0]))),
     "least and greatest at places": (
         lambda x, v, k: x.at[0, k].max(v).at[1, k].min(v), (_n(2, 5), _n(3), np.array([4, 0, 4])),

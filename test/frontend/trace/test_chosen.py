@@ -24,6 +24,41 @@ def attended(x: Any, k: Any, w: Any) -> Any:
     return x.at[k].add(np.tanh(x[k] @ w @ w.T))
 
 
+def recurrent(name: str) -> Callable[..., Any]:
+    """Indices in the rounds of a loop that is traced once: `f(scan, numpy's or JAX's functions, segment_sum)(*arrays)`."""
+
+    def rows(scan: Any, np: Any, _: Any) -> Callable[..., Any]:
+        return lambda x, k: scan(lambda h, t: (np.tanh(h + x[t]), h), np.zeros(3), k)[1]
+
+    def segments(scan: Any, np: Any, sum_: Any) -> Callable[..., Any]:
+        return lambda r, i, j: scan(lambda r, _: (0.1 + sum_(np.sin(r[i]), j, 5), 0.0), r, None, length=3)[0]
+
+    def added(scan: Any, np: Any, _: Any) -> Callable[..., Any]:
+        return lambda x, k, u: scan(lambda h, z: (0.9 * h.at[z[0]].add(z[1] * h[0]), h[z[0]]), x[:, 0], (k, u))[0]
+
+    def twice(scan: Any, np: Any, _: Any) -> Callable[..., Any]:
+        def outer(h: Any, k: Any) -> Any:
+            return scan(lambda g, t: (np.cos(g * h[t]), 0.0), h, k)[0], 0.0
+
+        return lambda x, k: scan(outer, x[:, 0], k)[0]
+
+    return {"rows": rows, "segments": segments, "added": added, "twice": twice}[name]
+
+
+def cases_in_loops() -> dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]]:
+    ends = np.array([0, 1, 2, 3, 4, 0, 2]), np.array([1, 2, 3, 4, 0, 2, 1])
+    given = {
+        "rows": (X, K), "segments": (X[:, 0], *ends), "added": (X, K[:, None] + np.array([0, 0]), U[:, :2]),
+        "twice": (X, np.array([[1, -1], [4, 0], [2, 2]])),
+    }  # fmt: skip
+    return {
+        f"{name}, in a loop": (
+            recurrent(name)(upl.scan, np, upl.segment_sum), recurrent(name)(jax.lax.scan, jnp, jax.ops.segment_sum), args,
+        )
+        for name, args in given.items()
+    }  # fmt: skip
+
+
 CASES: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]] = {
     "rows": (lambda x, k, w: x[k] @ w, lambda x, k, w: x[k] @ w, (X, K, W)),
     "columns": (lambda x, k: np.take(x, k, axis=1), lambda x, k: jnp.take(x, k, axis=1), (X, np.array([[2, 0], [1, 1]]))),
@@ -49,6 +84,7 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]]
             ("added to one row", lambda x, j: x.at[2, j].add(x[0, j]), (np.array([2, 0, 0]),)),
         )
     },
+    **cases_in_loops(),
     "there and back": (attended, lambda x, k, w: x.at[k].add(jnp.tanh(x[k] @ w @ w.T)), (X, K, W)),
 }  # fmt: skip
 
@@ -66,6 +102,10 @@ def test_against_jax(name: str) -> None:
         return jnp.sum(jnp.sin(g(*a)))
 
     np.testing.assert_allclose(upl.grad(ours)(*args), jax.grad(theirs)(*given), rtol=1e-10, atol=1e-12)
+    if name == "segments, in a loop":  # no order of the sums' tokens is found for second derivatives
+        with pytest.raises(upl.UplError, match="UPL1309"):
+            upl.grad(lambda *a: np.sum(upl.grad(ours)(*a) ** 2))(*args)
+        return
     twice = upl.grad(lambda *a: np.sum(upl.grad(ours)(*a) ** 2))(*args)
     np.testing.assert_allclose(twice, jax.grad(lambda *a: jnp.sum(jax.grad(theirs)(*a) ** 2))(*given), rtol=1e-8, atol=1e-10)
 
@@ -153,3 +193,19 @@ def test_a_number_out_of_bounds_ends_the_run() -> None:
 def test_the_program_says_what_it_does() -> None:
     text = str(upl.function(lambda x, k: x[k]).program(X, K))
     assert "##" in text and "_pick" in text and "int(" in text
+
+
+@pytest.mark.parametrize("engine", ["interp", "native"])
+def test_a_number_out_of_bounds_in_a_loop_ends_the_run(engine: Any) -> None:
+    f = upl.function(recurrent("rows")(upl.scan, np, None))
+    p = f.program(X, K)
+    with pytest.raises(upl.UplError, match="UPL1604|UPL160"):
+        upl.compile(p, engine=engine)(x=X, k=np.array([4, 0, 5, 2]))
+
+
+def test_none_in_a_loop_that_data_end() -> None:
+    def f(x: Any, k: Any) -> Any:
+        return upl.while_loop(lambda h: h[0] < 3, lambda h: h + 1 + x[k, 0], x[:, 0])
+
+    with pytest.raises(upl.UplError, match="inside a loop that data end"):
+        upl.function(f)(X, K)

@@ -18,11 +18,15 @@ from upl_mlir.frontend.trace.array import Array, filled, numbers
 from upl_mlir.frontend.trace.chosen import in_front, pick, together
 from upl_mlir.frontend.trace.chosen import scatter as chosen
 from upl_mlir.frontend.trace.functions import elements, order
-from upl_mlir.frontend.trace.node import current
+from upl_mlir.frontend.trace.node import Phase, current
 from upl_mlir.frontend.trace.position import fail
 from upl_mlir.poly.expr import IndexExpr
 
 Shape = tuple[int, ...]
+
+
+FEW = 32
+"""Of so many elements in a loop, each is compared with the one that data choose. Chosen: four vectors."""
 
 
 def _i(n: int) -> IndexExpr:
@@ -180,8 +184,10 @@ def dynamic_slice(eqn: Any, x: Any, *starts: Any) -> Array:
 def _taken(a: Array, at: Any, axis: int, none: float = math.nan) -> Array:
     """What numbers choose along an axis; data out of bounds end the run with an error, whatever JAX makes of them.
 
-    Inside a loop that is traced once, where data choose no index: all elements, of which one counts, or `none`."""
-    if is_concrete(at) or not current().loops:
+    Inside a loop of few elements, and in one that data end, where they choose no index: all of them, of which one counts, or
+    `none`."""
+    loops = current().loops
+    if is_concrete(at) or not loops or (a.shape[axis] > FEW and not any(isinstance(x, Phase) for x in loops)):
         return pick(a, at, axis, wraps=False)
     if (found := by_arithmetic(a, at, axis, wraps=False)) is not None:
         return found

@@ -243,18 +243,19 @@ class _Builder:
     def _by_data(self, node: Chosen) -> None:
         """What numbers choose, along one axis of the larger array (the source, or what is made)."""
         large, small = (node.array, node) if isinstance(node, Pick) else (node, node.array)
-        names = tuple(f"i{n}" for n in range(len(small.shape)))
-        chosen = names[node.axis : node.axis + len(node.at.shape)]
+        own = tuple(f"i{n}" for n in range(len(small.shape)))
+        chosen = own[node.axis : node.axis + len(node.at.shape)]
         for n in (node.array, node.at):
             self._stored(n)
-        at = form.Read(self.names[node.at], tuple(map(IndexExpr.of, chosen)), node.span)
-        index = (*names[: node.axis], None, *names[node.axis + len(chosen) :])
-        assert len(index) == len(large.shape)
-        target, ranges = self._tensor(node), _ranges(small.shape)
+        at = self._element(Operand(node.at, tuple(map(IndexExpr.of, chosen))), node.span)
+        index = (*(x.name for x in large.loops), *own[: node.axis], None, *own[node.axis + len(chosen) :])
+        assert len(index) == len(large.loops) + len(large.shape)
+        names = (*(x.name for x in node.loops), *own)
+        target, ranges = self._tensor(node), _around(node.loops)[1] | _ranges(small.shape)
         if isinstance(node, Pick):
             self.statements.append(form.Pick(target, names, self.names[large], index, at, ranges, node.span, node.wraps))
         else:
-            value = form.Read(self.names[small], places(small.shape), node.span)
+            value = self._element(whole(small), node.span)
             assert isinstance(node, Scatter)
             self.statements.append(form.Scatter(target, value, at, index, names, ranges, node.span, node.wraps, node.op))
 

@@ -17,7 +17,7 @@ from upl_mlir.frontend.trace.arithmetic import by_arithmetic, whole_numbers
 from upl_mlir.frontend.trace.array import Array, as_array, broadcast, common_shape, computed, made, numbers
 from upl_mlir.frontend.trace.indexing import ByData
 from upl_mlir.frontend.trace.late import LATE
-from upl_mlir.frontend.trace.node import Fill, Leaf, Node, Pick, Scatter, Shape, current, places
+from upl_mlir.frontend.trace.node import Fill, Leaf, Node, Phase, Pick, Scatter, Shape, current, places
 from upl_mlir.frontend.trace.position import fail
 from upl_mlir.frontend.trace.reshape import moveaxis, reshape, transpose
 
@@ -217,8 +217,9 @@ def _indices(key: Any, extent: int, wraps: bool) -> Array:
     if at.boolean:
         help_ = "np.where(condition, a, b), or sums of values that are 0 elsewhere"
         raise fail("UPL1932", "truth values cannot be an index: how many elements they choose is data", help=help_)
-    if current().loops:
-        raise fail("UPL1932", "an array of numbers is no index inside a loop that is traced once", help="use Python's range")
+    if any(isinstance(loop, Phase) for loop in current().loops):
+        raise fail("UPL1932", "an array of numbers is no index inside a loop that data end",
+                   help="use a loop with a known number of rounds")  # fmt: skip
     if current().single and extent > EXACT_SINGLE:
         raise fail("UPL1932", f"an index below {extent} does not fit a float of 32 bits", help="compute in double precision")
     return at
