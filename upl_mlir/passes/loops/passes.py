@@ -303,9 +303,9 @@ class OrderLoopsPass(LoopPass):
     """The equations become statements in loops, in an order that keeps all dependences.
 
     Requires: equations, no schedule yet.
-    Establishes: a schedule.  Loops over the same values are fused, and marked where iterations are parallel; loops that would
-    cut contractions are not, nor those that would compute functions one by one.  Fields are replaced by other coordinates
-    where no order of loops is found by those of the program.
+    Establishes: a schedule.  Loops over the same values are fused, and marked where iterations are parallel; those that
+    would cut contractions are not, nor those that would compute functions one by one.  Fields are replaced by other
+    coordinates where no order of loops is found by those of the program.
     Source: Allen and Kennedy 1987; Bondhugula et al. 2008 (fusion); Feautrier 1991.
 
         U<t,i> = f(U<t-1,i>)    ->    for "L1" from 1 to T { for "L2" from 0 to n-1 parallel { run U<L1,L2> } }
