@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -141,25 +142,30 @@ def compile_object(ir: str, machine: Machine, effort: Effort = Effort.FULL) -> b
     """The object file of an IR text."""
     with _lock:
         module, target_machine = _optimise(ir, machine, effort)
-        _reduce_strength(effort)
-        return target_machine.emit_object(module)
+        with _strength(effort):
+            return target_machine.emit_object(module)
 
 
 def assembly(ir: str, machine: Machine, effort: Effort = Effort.FULL) -> str:
     """The machine code of an IR text, as assembly."""
     with _lock:
         module, target_machine = _optimise(ir, machine, effort)
-        _reduce_strength(effort)
-        return target_machine.emit_assembly(module)
+        with _strength(effort):
+            return target_machine.emit_assembly(module)
 
 
-def _reduce_strength(effort: Effort) -> None:
-    """Whether LLVM looks for the fewest registers that count addresses in a loop: said before each module, until the next.
+@contextmanager
+def _strength(effort: Effort) -> Generator[None]:
+    """Whether LLVM looks for the fewest registers that count addresses in a loop.
 
     The library's tiles are a seventh faster by it.  The loops of programs are as fast without; and where a loop has many
-    arrays, it takes up to half of LLVM's time.
+    arrays, it takes up to half of LLVM's time.  The option is LLVM's, and so that of all who use it in this process.
     """
     llvm.set_option("upl", f"{NO_STRENGTH}={'false' if effort is Effort.NONE else 'true'}")
+    try:
+        yield
+    finally:
+        llvm.set_option("upl", f"{NO_STRENGTH}=false")
 
 
 _numbers = itertools.count()

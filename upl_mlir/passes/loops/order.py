@@ -304,7 +304,8 @@ class Scheduler:
         if not shared and {s.array for s in g.members}.isdisjoint(s.array for s in new.members):
             return False
         whole = [s for s in (*g.members, *new.members) if self._whole(s, places[s], context)]
-        if whole and not (between and g.inner and set(new.members).issuperset(whole)):
+        recurs = bool(whole and between) and any(self._span(e, g.along) != (0, 0) for e in g.inner)
+        if whole and not (recurs and set(new.members).issuperset(whole)):
             return False  # a loop round a contraction would cut it into smaller ones
         for along in self._common(g, new, between, places):
             if not all(self.finder.apart(s, along[s].field) for s in whole):
