@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bench.suite import functions as f
+from bench.suite import recurrences
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ def _cases() -> dict[str, Case]:
         ("Kronecker product", f.kronecker, (n(12, 12), n(10, 10)), (0, 1)),
         ("transposed convolution", f.transposed_convolution, (n(2, 8, 14, 14), n(8, 6, 4, 4) / 5), (0, 1)),
         ("cumulative sums", f.cumulative, (u(300, 200),), (0,)),
+        *((name, *given) for name, given in recurrences.arguments(rng).items()),
     ]
     return {name: Case(f, args, wrt, at >= len(found)) for at, (name, f, args, wrt) in enumerate([*found, *later])}
 
