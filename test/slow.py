@@ -1,6 +1,6 @@
 """Which tests `make test` leaves out for their time, by measurement.
 
-    python test/slow.py              # after `make test PYTEST_ARGS='--measure build/seconds.txt'`: `slow.txt` anew
+    python test/slow.py              # after `make test PYTEST_ARGS='--measure=build/seconds.txt'`: `slow.txt` anew
 
 `slow.txt` has the tests that took more than `MOST` seconds of a processor, their own and those of the processes that they
 started: seconds on a clock would depend on what else the machine does.  Such as have not run keep their line.
@@ -35,7 +35,7 @@ def main() -> int:
     """Write the list; the exit status is 1 if nothing was measured."""
     measured = read(SECONDS)
     if not measured:
-        print(f"nothing in {SECONDS}: run `make test PYTEST_ARGS='--measure {SECONDS}'` first", file=sys.stderr)
+        print(f"nothing in {SECONDS}: run `make test PYTEST_ARGS='--measure={SECONDS}'` first", file=sys.stderr)
         return 1
     found = renewed(read(LIST), measured)
     LIST.write_text("".join(f"{t:.1f} {name}\n" for name, t in found.items()), encoding="utf-8")
