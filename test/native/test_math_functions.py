@@ -167,6 +167,47 @@ def test_functions_of_two_arguments(modules: Any, name: str, reference: Callable
     np.testing.assert_array_max_ulp(found[numbers], expected[numbers], maxulp=2)
 
 
+@needs_long_double
+@pytest.mark.parametrize("type_", FORMATS)
+def test_errors_of_powers(modules: Any, machine: Machine, type_: str) -> None:
+    """Of moderate powers; and of those with logarithms up to the greatest: of all bases, of those near 1, and of those with
+    significands at the ends."""
+    rng, dtype = np.random.default_rng(7), FORMATS[type_]
+    limit, n = np.log(float(np.finfo(dtype).max)), 100_000
+    x = np.concatenate([np.exp(rng.uniform(-3, 3, n)), np.exp(rng.uniform(-limit, limit, n)) / 1.1,
+                        1 + rng.uniform(-1e-3, 1e-3, n), rng.uniform(1.39, 1.43, n)]).astype(dtype)  # fmt: skip
+    with np.errstate(all="ignore"):
+        y = np.concatenate([rng.uniform(-5, 5, n), *rng.uniform(-limit, limit, (3, n)) / np.log(x[n:].reshape(3, n))])
+        y = np.where(np.isfinite(y), y, 1.0).astype(dtype)
+        exact = np.power(x.astype(Long), y.astype(Long))
+        found = _run(compile_module(modules.elementwise(f"%r = math.powf %a, %b : {type_}", type_, 2), machine=machine),
+                     modules, x, y)  # fmt: skip
+        errors = _errors(found, exact, dtype)
+    worst = int(np.argmax(errors))
+    assert errors[worst] <= BOUND["pow"], f"{x[worst]!r}**{y[worst]!r} is wrong by {errors[worst]:.2f} ulp"
+    assert errors.max() > 0.4
+
+
+def test_whole_powers_are_exact(modules: Any) -> None:
+    """As libm's are: 10**3 is 1000; and one that libm is asked for changes none beside it."""
+    x, y = (v.ravel() for v in np.meshgrid(np.arange(1.0, 40), np.arange(10.0)))
+    kernel = compile_module(modules.elementwise("%r = math.powf %a, %b : f64", arity=2))
+    exact = np.array([float(int(a) ** int(b)) for a, b in zip(x, y, strict=True)])
+    small = exact < 2**53
+    np.testing.assert_array_equal(_run(kernel, modules, x, y)[small], exact[small])
+    x[::7] = -x[::7]
+    np.testing.assert_array_equal(np.abs(_run(kernel, modules, x, y))[small], exact[small])
+
+
+def test_powers_in_vectors(modules: Any) -> None:
+    """Also with one exponent for all, which LLVM would like to write into the function."""
+    if host().vector_bytes < 32:
+        pytest.skip("only x86-64 with AVX names its vector registers so")
+    register = "zmm" if host().vector_bytes == 64 else "ymm"
+    for text in ("%r = math.powf %a, %a : f64", "%e = arith.constant 2.3 : f64\n %r = math.powf %a, %e : f64"):
+        assert compile_module(modules.elementwise(text)).asm.count(register) > 20
+
+
 @pytest.mark.parametrize("exponent", [0.0, 1.0, 2.0, 3.0, 4.0, -1.0, -2.0, 0.5, 2.5, -3.0])
 def test_constant_exponents(modules: Any, exponent: float) -> None:
     operation = f"""%s = arith.constant {exponent + 1} : f64

@@ -48,7 +48,7 @@ class Library:
         if self.ordered:
             full, texts = libm.definition(name, type_)
         else:
-            full, texts = vector_math.definition(name, type_, self.vector_bytes, scalar=scalar)
+            full, texts = vector_math.definition(name, type_, self.vector_bytes, scalar=scalar, fuses=self.fuses)
         for key, body in texts.items():
             self.functions.setdefault(key, body)
         return full

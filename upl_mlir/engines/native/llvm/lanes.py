@@ -155,6 +155,10 @@ class Lanes:
         x = self.choose(self.test("olt", x, lower), lower, x)
         return self.choose(self.test("ogt", x, upper), upper, x)
 
+    def either(self, a: str, b: str) -> str:
+        """Where one of two conditions holds."""
+        return self.code.let(f"or {self._wide('i1')} {a}, {b}", "c")
+
     # -- bit patterns --------------------------------------------------------------------------------------------
     def bits(self, x: str) -> str:
         """The bit pattern of reals."""

@@ -1,9 +1,9 @@
 """Elementary functions as inline LLVM IR, which LLVM vectorises with the loop around it; the rest from libm.
 
 `exp`, `expm1`, `log`, `log1p`, `tanh`, `sigmoid` and `erf` are branch-free polynomials after range reduction (Cody and
-Waite), inlined before the vectoriser runs.  `sin` and `cos` need a branch for large arguments, which ask for libm's
-reduction; they are functions of their own with vector versions that the vectoriser is told of.  All other functions call
-libm, one element at a time.
+Waite), inlined before the vectoriser runs.  `sin`, `cos` and `pow` need a branch for arguments that ask for libm: large
+ones, and powers that are not finite, positive and normal or whose base is not.  They are functions of their own with vector
+versions that the vectoriser is told of.  All other functions call libm, one element at a time.
 
 Largest errors in units in the last place, measured over dense samples of all magnitudes:
 `test/native/test_math_functions.py` holds them to the bounds stated in `BOUND`; results below the smallest normal
@@ -102,6 +102,7 @@ TRIG_LIMIT = 1.6e6
 
 BOUND = {
     "exp": 1.0, "expm1": 1.5, "log": 1.0, "log1p": 1.0, "tanh": 1.0, "sigmoid": 1.5, "erf": 1.5, "sin": 1.0, "cos": 1.0,
+    "pow": 1.5,
 }  # fmt: skip
 """Bounds on the error in ulp, for both formats, where the machine fuses multiply and add.  What comes from libm has libm's:
 glibc states 1 ulp for tan, pow and atan2 on x86-64."""
@@ -110,19 +111,24 @@ BOUND_WITHOUT_FMA = {"tanh": 2.0, "sigmoid": 2.5}
 
 
 # -- formulas ----------------------------------------------------------------------------------------------------
-def _reduce(b: Lanes, x: str) -> tuple[str, str, str]:
-    """x = n·ln 2 + (r + e) with an integer n and |r| ≤ ln(2)/2: returns r, its correction e, and n."""
+def _reduce(b: Lanes, x: str, more: str | None = None) -> tuple[str, str, str]:
+    """x + more = n·ln 2 + (r + e) with an integer n and |r| ≤ ln(2)/2: returns r, its correction e, and n."""
     c = CONSTANTS[b.format.suffix]
     real, whole = b.nearest(b.mul(x, LOG2E))
     high = b.muladd(real, -c.ln2[0], x)
     low = b.mul(real, c.ln2[1])
+    low = low if more is None else b.sub(low, more)
     r = b.sub(high, low)
     return r, b.sub(b.sub(high, r), low), whole
 
 
 def _exp(b: Lanes, x: str) -> str:
+    return _exp_of(b, *_reduce(b, b.clamp(x, *CONSTANTS[b.format.suffix].exp_range)))
+
+
+def _exp_of(b: Lanes, r: str, e: str, n: str) -> str:
+    """2**n·exp(r + e)"""
     c = CONSTANTS[b.format.suffix]
-    r, e, n = _reduce(b, b.clamp(x, *c.exp_range))
     power = b.add(1.0, b.add(r, b.muladd(b.mul(r, r), b.polynomial(r, c.exp), e)))
     half = b.int_op("ashr", n, 1)  # two steps, so that subnormal results are rounded once
     scaled = b.mul(power, b.power_of_two(half))
@@ -280,18 +286,73 @@ def _trig(b: Lanes, x: str, turn: int) -> str:
     return found if turn else b.choose(b.test("oeq", x, 0.0), x, found)  # sin(-0) is -0
 
 
+THIRD = (0.3333333333333333, 1.850371707708594e-17)
+"""1/3 as a sum of two reals."""
+ATANH = tuple(1 / n for n in range(5, 27, 2))
+"""(atanh(s)/s - 1 - s²/3) / s⁴ in s², its series: for |s| ≤ 0.172 what is left out is below 2**-64 of atanh(s)."""
+POW_LIMIT = 708.0
+"""Powers whose logarithm is larger are libm's: they may be infinite or subnormal."""
+
+
+def _pow(b: Lanes, x: str, y: str) -> tuple[str, str]:
+    """exp(y·log(x)) with the logarithm as a sum of two reals, right to 2**-62; and where libm is to be asked instead.
+
+    log(m) = 2·atanh(s) with s = (m-1)/(m+1); sums and products without error by Dekker 1971, with fused operations.
+    """
+    c = CONSTANTS[b.format.suffix]
+    m, exponent = _parts(b, x)
+    f = b.sub(m, 1.0)
+    d = b.add(f, 2.0)
+    d_low = b.sub(f, b.sub(d, 2.0))
+    inverse = b.div(1.0, d)
+    s = b.mul(f, inverse)
+    minus = b.negative(s)
+    s_low = b.mul(b.fma(minus, d_low, b.fma(minus, d, f)), inverse)
+    z = b.mul(s, s)
+    z_low = b.fma(b.add(s, s), s_low, b.fma(s, s, b.negative(z)))
+    third = b.mul(z, THIRD[0])
+    third_low = b.fma(z_low, THIRD[0], b.fma(z, THIRD[1], b.fma(z, THIRD[0], b.negative(third))))
+    rest = b.mul(b.mul(z, z), b.polynomial(z, ATANH))
+    w = b.add(third, rest)
+    w_low = b.add(b.sub(rest, b.sub(w, third)), third_low)
+    tail = b.mul(s, w)
+    tail_low = b.fma(s_low, w, b.fma(s, w_low, b.fma(s, w, b.negative(tail))))
+    half = b.add(s, tail)  # of log(m)
+    half_low = b.add(b.sub(tail, b.sub(half, s)), b.add(tail_low, s_low))
+    k = b.to_real(exponent)
+    high, lost = _sum(b, b.mul(k, c.ln2[0]), b.add(half, half))
+    low = b.add(lost, b.fma(k, c.ln2[1], b.add(half_low, half_low)))
+    log = b.add(high, low)
+    log_low = b.sub(low, b.sub(log, high))
+    found = b.mul(y, log)
+    more = b.fma(y, log_low, b.fma(y, log, b.negative(found)))
+    usual = b.test("ult", x, c.smallest_normal), b.test("oeq", x, float("inf")), b.test("uge", b.abs(found), POW_LIMIT)
+    return b.either(b.either(usual[0], usual[1]), usual[2]), _exp_of(b, *_reduce(b, found, more))
+
+
 # -- functions of the module -------------------------------------------------------------------------------------
 INLINE: dict[str, Callable[[Lanes, str], str]] = {
     "exp": _exp, "expm1": _expm1, "log": _log, "log1p": _log1p, "tanh": _tanh, "sigmoid": _sigmoid, "erf": _erf,
 }  # fmt: skip
 TRIG = {"sin": 0, "cos": 1}
+GUARDED: dict[str, Callable[..., tuple[str, str]]] = {
+    **{
+        name: lambda b, x, turn=turn: (b.test("ogt", b.abs(x), TRIG_LIMIT), _trig(b, x, turn))
+        for name, turn in TRIG.items()
+    },
+    "pow": _pow,
+}  # fmt: skip
+"""Where libm is to be asked, and the result elsewhere, in f64."""
 
 
-def definition(name: str, type_: str, vector_bytes: int, *, scalar: bool = False) -> tuple[str, dict[str, str]]:
+def definition(
+    name: str, type_: str, vector_bytes: int, *, scalar: bool = False, fuses: bool = True
+) -> tuple[str, dict[str, str]]:  # fmt: skip
     """The name to call for a function on `double` or `float`, and the texts that define it, by key.
 
-    `vector_bytes` is the width of the machine's vectors, for which sin and cos get versions.  Where no vectors can be made
-    (`scalar`), sin and cos stand where they are called, so that those of one number share their work.
+    `vector_bytes` is the width of the machine's vectors, for which sin, cos and pow get versions.  Where no vectors can be
+    made (`scalar`), sin and cos stand where they are called, so that those of one number share their work; pow is libm's there,
+    and where the machine does not fuse products and sums (`fuses`), which its formula asks for.
     """
     b = Lanes(FORMATS[type_])
     if name in INLINE:
@@ -299,51 +360,54 @@ def definition(name: str, type_: str, vector_bytes: int, *, scalar: bool = False
         result = INLINE[name](b, "%x")
         body = [f"define internal {type_} {full}({type_} %x) #1 {{", *b.code.lines, f"  ret {type_} {result}", "}"]
         return full, {full: "\n".join(body)}
-    if name in TRIG:
-        if scalar:
-            own = f"upl.{name}.{FORMATS[type_].suffix}.here"
-            library = {f"@{name}": f"declare double @{name}(double) #3"}
-            return f"@{own}", library | {f"@{own}": _trig_function(name, type_, 1, own, "#1")}
-        return _trig_definitions(name, type_, vector_bytes)
+    arguments = 2 if name in TWO_ARGUMENTS else 1
+    if name in TRIG and scalar:
+        own = f"upl.{name}.{FORMATS[type_].suffix}.here"
+        library = {f"@{name}": f"declare double @{name}(double) #3"}
+        return f"@{own}", library | {f"@{own}": _guarded_function(name, type_, 1, own, "#1")}
+    if name in TRIG or (name in GUARDED and fuses and not scalar):
+        return _guarded_definitions(name, type_, vector_bytes)
     full = f"@{name}" + ("f" if type_ == "float" else "")
-    args = ", ".join([type_] * (2 if name in TWO_ARGUMENTS else 1))
+    args = ", ".join([type_] * arguments)
     return full, {full: f"declare {type_} {full}({args}) #3"}
 
 
-def _trig_definitions(name: str, type_: str, vector_bytes: int) -> tuple[str, dict[str, str]]:
-    full = f"upl.{name}.{FORMATS[type_].suffix}"
+def _guarded_definitions(name: str, type_: str, vector_bytes: int) -> tuple[str, dict[str, str]]:
+    full, arguments = f"upl.{name}.{FORMATS[type_].suffix}", 2 if name in TWO_ARGUMENTS else 1
     widths = [1, vector_bytes // 8, *([vector_bytes // 4] if type_ == "float" else [])]
-    texts = {f"@{name}": f"declare double @{name}(double) #3"}
-    variants = [f"_ZGV_LLVM_N{w}v_{full}({full}.v{w})" for w in widths[1:]]
-    kept = ", ".join(f"ptr @{full}.v{w}" for w in widths[1:])
+    texts = {f"@{name}": f"declare double @{name}({', '.join(['double'] * arguments)}) #3"}
+    variants = [f"_ZGV_LLVM_N{w}{'v' * arguments}_{full}({full}.v{w})" for w in widths[1:]]
+    kept = ", ".join([f"ptr @{full}", *(f"ptr @{full}.v{w}" for w in widths[1:])])  # LLVM then keeps their arguments
     for width in widths:
         own = full if width == 1 else f"{full}.v{width}"
         attributes = f'#4 "vector-function-abi-variant"="{",".join(variants)}"' if width == 1 else "#4"
-        texts[f"@{own}"] = _trig_function(name, type_, width, own, attributes)
+        texts[f"@{own}"] = _guarded_function(name, type_, width, own, attributes)
     texts[f"used {full}"] = kept
     return f"@{full}", texts
 
 
-def _trig_function(name: str, type_: str, width: int, own: str, attributes: str) -> str:
-    """sin or cos of `width` numbers; those of f32 are computed in f64 and rounded."""
+def _guarded_function(name: str, type_: str, width: int, own: str, attributes: str) -> str:
+    """A function of `width` numbers that asks libm for all of them where one is `GUARDED`; those of f32 are computed in f64
+    and rounded."""
     b = Lanes(F64, width)
     code, outer = b.code, Lanes(FORMATS[type_], width).type
+    given = ["%x", "%y"][: 2 if name in TWO_ARGUMENTS else 1]
     code.begin("start")
-    x = "%x" if type_ == "double" else code.let(f"fpext {outer} %x to {b.type}")
-    large = b.test("ogt", b.abs(x), TRIG_LIMIT)
-    fast = _trig(b, x, TRIG[name])
+    args = given if type_ == "double" else [code.let(f"fpext {outer} {x} to {b.type}") for x in given]
+    asked, fast = GUARDED[name](b, *args)
     if width > 1:
-        large = code.let(f"call i1 @llvm.vector.reduce.or.v{width}i1(<{width} x i1> {large})", "c")
-    code.branch(large, "slow", "end")
+        asked = code.let(f"call i1 @llvm.vector.reduce.or.v{width}i1(<{width} x i1> {asked})", "c")
+    code.branch(asked, "slow", "end")
     code.begin("slow")
     if width == 1:
-        slow, last = code.let(f"call double @{name}(double {x})"), "slow"
+        slow, last = code.let(f"call double @{name}({', '.join(f'double {x}' for x in args)})"), "slow"
         code.jump("end")
     else:
         code.jump("lane")
         code.begin("lane")
         lane, done = code.phi("i64"), code.phi(b.type)
-        one = code.let(f"call double @{name}(double {code.let(f'extractelement {b.type} {x}, i64 {lane.name}')})")
+        elements = [code.let(f"extractelement {b.type} {x}, i64 {lane.name}") for x in args]
+        one = code.let(f"call double @{name}({', '.join(f'double {x}' for x in elements)})")
         slow = code.let(f"insertelement {b.type} {done.name}, double {one}, i64 {lane.name}")
         following = code.let(f"add i64 {lane.name}, 1")
         lane.close(("0", "slow"), (following, "lane"))
@@ -356,5 +420,5 @@ def _trig_function(name: str, type_: str, width: int, own: str, attributes: str)
     found = result.name
     if type_ == "float":
         found = code.let(f"fptrunc {b.type} {found} to {outer}")
-    head = f"define internal {outer} @{own}({outer} %x) {attributes} {{"
+    head = f"define internal {outer} @{own}({', '.join(f'{outer} {x}' for x in given)}) {attributes} {{"
     return "\n".join([head, *code.lines, f"  ret {outer} {found}", "}"])
