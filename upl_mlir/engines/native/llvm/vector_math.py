@@ -335,13 +335,13 @@ INLINE: dict[str, Callable[[Lanes, str], str]] = {
     "exp": _exp, "expm1": _expm1, "log": _log, "log1p": _log1p, "tanh": _tanh, "sigmoid": _sigmoid, "erf": _erf,
 }  # fmt: skip
 TRIG = {"sin": 0, "cos": 1}
-GUARDED: dict[str, Callable[..., tuple[str, str]]] = {
-    **{
-        name: lambda b, x, turn=turn: (b.test("ogt", b.abs(x), TRIG_LIMIT), _trig(b, x, turn))
-        for name, turn in TRIG.items()
-    },
-    "pow": _pow,
-}  # fmt: skip
+
+
+def _turned(turn: int) -> Callable[[Lanes, str], tuple[str, str]]:
+    return lambda b, x: (b.test("ogt", b.abs(x), TRIG_LIMIT), _trig(b, x, turn))
+
+
+GUARDED: dict[str, Callable[..., tuple[str, str]]] = {**{name: _turned(n) for name, n in TRIG.items()}, "pow": _pow}
 """Where libm is to be asked, and the result elsewhere, in f64."""
 
 
@@ -351,8 +351,8 @@ def definition(
     """The name to call for a function on `double` or `float`, and the texts that define it, by key.
 
     `vector_bytes` is the width of the machine's vectors, for which sin, cos and pow get versions.  Where no vectors can be
-    made (`scalar`), sin and cos stand where they are called, so that those of one number share their work; pow is libm's there,
-    and where the machine does not fuse products and sums (`fuses`), which its formula asks for.
+    made (`scalar`), sin and cos stand where they are called, so that those of one number share their work; pow is libm's,
+    and so it is where the machine does not fuse products and sums (`fuses`), which its formula asks for.
     """
     b = Lanes(FORMATS[type_])
     if name in INLINE:
