@@ -229,7 +229,7 @@ def test_counts_are_those_of_the_interpreter(name: str) -> None:
 def test_one_compilation_serves_all_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     f = native(SCALE)
 
-    def never(*_args: Any) -> Any:
+    def never(*_args: Any, **_options: Any) -> Any:
         raise AssertionError("compiled again")
 
     monkeypatch.setattr(target, "compile_object", never)
@@ -244,7 +244,7 @@ def test_code_is_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not first.stats["cached"]
     calls: list[str] = []
     real = target.compile_object
-    monkeypatch.setattr(target, "compile_object", lambda *a: calls.append("x") or real(*a))
+    monkeypatch.setattr(target, "compile_object", lambda *a, **o: calls.append("x") or real(*a, **o))
     assert native(text).stats["cached"]
     assert native(text, gather="ordered")(X=[1.0, 2.0])["Y"][1] == 6
     assert not native(text.replace("2*x", "3*x")).stats["cached"]

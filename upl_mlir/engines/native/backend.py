@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from upl_mlir.engines.native import call, outside, target
@@ -58,7 +59,7 @@ class Kernel:
     @property
     def asm(self) -> str:
         """The machine code as assembly text."""
-        return target.assembly(self.emitted.ir, self.machine, _effort(self.emitted))
+        return target.assembly(self.emitted.ir, self.machine, _effort(self.emitted), strength=_strength(self.emitted))
 
     @property
     def call_path(self) -> str:
@@ -92,6 +93,11 @@ def _effort(emitted: EmittedModule) -> target.Effort:
     return target.Effort.USUAL if large or emitted.shared else target.Effort.FULL
 
 
+def _strength(emitted: EmittedModule) -> bool:
+    """Whether a program has arrays of integers, which choose elements."""
+    return any(a.rank and np.dtype(a.dtype).kind in "iu" for a in emitted.arguments)
+
+
 _in_memory: weakref.WeakValueDictionary[str, target.Loaded] = weakref.WeakValueDictionary()
 
 
@@ -102,9 +108,10 @@ def _load(
     needs: Sequence[target.Loaded],
     *,
     cache: bool,
+    strength: bool = True,
 ) -> tuple[target.Loaded, bool]:
     """Machine code of LLVM modules, and whether it was found ready made."""
-    keys = [digest(ir, machine.key, effort.name) for ir, effort in parts]
+    keys = [digest(ir, machine.key, effort.name, str(strength)) for ir, effort in parts]
     loaded = _in_memory.get(keys[0]) if cache else None
     if loaded is not None:
         return loaded, True
@@ -114,7 +121,7 @@ def _load(
         data = store.read(f"{key}.o")
         if data is None:
             found = False
-            data = target.compile_object(ir, machine, effort)
+            data = target.compile_object(ir, machine, effort, strength=strength)
             store.write(f"{key}.o", data)
         objects.append(data)
     loaded = target.load_objects(objects, [symbol], needs)
@@ -190,5 +197,6 @@ def compile_emitted(
     needs = [_shared(name, f, machine) for name, f in emitted.shared]
     if f"@{outside.EXCHANGE}(" in emitted.ir:
         needs.append(outside.exchange())
-    loaded, cached = _load([(emitted.ir, _effort(emitted))], machine, ENTRY, needs, cache=cache)
+    strength = _strength(emitted)
+    loaded, cached = _load([(emitted.ir, _effort(emitted))], machine, ENTRY, needs, cache=cache, strength=strength)
     return Kernel(emitted, loaded, machine, time.perf_counter() - start, cached, threads)

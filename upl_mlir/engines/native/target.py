@@ -138,30 +138,31 @@ def _optimise(ir: str, machine: Machine, effort: Effort) -> tuple[Any, Any]:
     return module, target_machine
 
 
-def compile_object(ir: str, machine: Machine, effort: Effort = Effort.FULL) -> bytes:
-    """The object file of an IR text."""
+def compile_object(ir: str, machine: Machine, effort: Effort = Effort.FULL, *, strength: bool = True) -> bytes:
+    """The object file of an IR text; `strength`: see `_strength`."""
     with _lock:
         module, target_machine = _optimise(ir, machine, effort)
-        with _strength(effort):
+        with _strength(strength):
             return target_machine.emit_object(module)
 
 
-def assembly(ir: str, machine: Machine, effort: Effort = Effort.FULL) -> str:
+def assembly(ir: str, machine: Machine, effort: Effort = Effort.FULL, *, strength: bool = True) -> str:
     """The machine code of an IR text, as assembly."""
     with _lock:
         module, target_machine = _optimise(ir, machine, effort)
-        with _strength(effort):
+        with _strength(strength):
             return target_machine.emit_assembly(module)
 
 
 @contextmanager
-def _strength(effort: Effort) -> Generator[None]:
+def _strength(wanted: bool) -> Generator[None]:
     """Whether LLVM looks for the fewest registers that count addresses in a loop.
 
-    The library's tiles are a seventh faster by it.  The loops of programs are as fast without; and where a loop has many
-    arrays, it takes up to half of LLVM's time.  The option is LLVM's, and so that of all who use it in this process.
+    The library's tiles are a seventh faster by it, and sparse products a tenth, whose indices are data.  The loops of other
+    programs are as fast without; and where a loop has many arrays, it takes up to half of LLVM's time.  The option is
+    LLVM's, and so that of all who use it in this process.
     """
-    llvm.set_option("upl", f"{NO_STRENGTH}={'false' if effort is Effort.NONE else 'true'}")
+    llvm.set_option("upl", f"{NO_STRENGTH}={'false' if wanted else 'true'}")
     try:
         yield
     finally:
