@@ -380,7 +380,7 @@ SURVIVORS = (
     ),
     Survivor(
         "passes/loops/transform/unread.py",
-        "out.update((h, None) for h in halves if len(h.e.names & fields) > 1)", "BitAnd to BitOr",
+        "out.update((h, None) for h in halves if len(h.e.names & fields) > 1 and not h.e.lookups())", "BitAnd to BitOr",
         test="test/native/test_unread.py::test_borders_along_one_field_stay",
     ),
     Survivor(

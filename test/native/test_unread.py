@@ -16,6 +16,7 @@ import upl_mlir as upl
 from upl_mlir.dialects.upl.kinds import Kind
 from upl_mlir.passes.if_convert import IfConvertPass
 from upl_mlir.passes.loops.program import LoopProgram
+from upl_mlir.passes.loops.transform import unread
 
 # A sum for each pair, of which a condition behind it takes one half, or nearly all.
 HALF = """program half
@@ -99,3 +100,32 @@ def test_pairs_are_joined_in_loops(gather: str) -> None:
     found = plan(program, gather=gather)
     assert sorted(int(a.axes[0].size.constant or 0) for a in found.arrays.values() if a.axes) == [2, 4, 8, 16, 32]
     assert all(len(eq.pieces) == 1 for eq in found.system.equations.values()), "even and odd places have one loop"
+
+
+def test_a_recurrence_loses_no_more_and_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each element is read by the one before it where an entry of an array says so: what is read of those that are left is
+    less each time, by one entry more."""
+    text = """program p
+param n >= 2
+const N[-1:2] = [1, 1, 1, 2]
+input X<j> in -1<=j<=2 { -> B<k,j,i> for k in -n..n, i in 0..N[j]-1 if !(-1<=j-1 && i<=N[j-1]-1) }
+output R<j,k,i>
+node B<k,j,i> in -1<=j<=2, -n<=k<=n, 0<=i<=N[j]-1 {
+  in @(+) x[1]
+  v = 0.25*x
+  if j+1<=2 && i<=N[j+1]-1: v -> B.x<k,j+1,i>
+  if i<1: v + 1 -> C.x<j,i,k>
+}
+node C<j,i,k> in -1<=j<=2, -n<=k<=n, 0<=i<=N[j]-1, i<1 { in x; x*x -> R<j,k,i> }
+"""
+    rounds: list[str] = []
+    real = unread._narrowed
+
+    def counted(*args: Any) -> Any:
+        rounds.append("one")
+        assert len(rounds) < 100, "without an end"
+        return real(*args)
+
+    monkeypatch.setattr(unread, "_narrowed", counted)
+    compare(upl.load(text), {"n": 2}, "relaxed")
+    assert rounds

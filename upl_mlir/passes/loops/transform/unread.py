@@ -26,11 +26,14 @@ from upl_mlir.poly.linear import Con, Cons
 
 MOST = 8
 """Arrays that are read in more places stay as they are. Chosen, not measured."""
+TIMES = 4
+"""So often an array loses elements: those of a recurrence could lose some more each time, without an end."""
 
 
 def drop_unread(system: System) -> bool:
     """Change the system; whether there were such elements."""
     some, changed = False, True
+    times = dict.fromkeys(system.equations, 0)
     while changed:
         changed = False
         reads: dict[str, list[tuple[Get, Cons]]] = {}
@@ -43,8 +46,9 @@ def drop_unread(system: System) -> bool:
             mine = reads.get(name, [])
             if eq.output or not 0 < len(mine) <= MOST or not all(_may_go(term) for _, term in eq.pieces):
                 continue
-            if (found := _narrowed(system, eq, mine)) is not None:
+            if times[name] < TIMES and (found := _narrowed(system, eq, mine)) is not None:
                 system.equations[name] = found
+                times[name] += 1
                 changed = True
         some |= changed
     return some
@@ -80,7 +84,10 @@ def _within(system: System, whole: Term, cons: Cons) -> Term:
 
 
 def _candidates(system: System, eq: Equation, reads: list[tuple[Get, Cons]]) -> list[Con]:
-    """What readers say of the fields of the elements that they read: inequalities between fields."""
+    """What readers say of the fields of the elements that they read: inequalities between fields.
+
+    None with entries of arrays: where one reader knows that there is such an entry, there may be none for another.
+    """
     out: dict[Con, None] = {}
     fields, params = set(eq.fields), set(system.lin.ctx.params)
     for g, at in reads:
@@ -97,7 +104,7 @@ def _candidates(system: System, eq: Equation, reads: list[tuple[Get, Cons]]) -> 
             if c.e.names <= known:
                 new = system.lin.plain(c.e.substitute(values))
                 halves = (Con(new), Con(-new)) if c.eq else (Con(new),)
-                out.update((h, None) for h in halves if len(h.e.names & fields) > 1)
+                out.update((h, None) for h in halves if len(h.e.names & fields) > 1 and not h.e.lookups())
     return list(out)
 
 
