@@ -326,8 +326,8 @@ def _pow(b: Lanes, x: str, y: str) -> tuple[str, str]:
     log_low = b.sub(low, b.sub(log, high))
     found = b.mul(y, log)
     more = b.fma(y, log_low, b.fma(y, log, b.negative(found)))
-    usual = b.test("ult", x, c.smallest_normal), b.test("oeq", x, float("inf")), b.test("uge", b.abs(found), POW_LIMIT)
-    return b.either(b.either(usual[0], usual[1]), usual[2]), _exp_of(b, *_reduce(b, found, more))
+    no_base = b.either(b.test("ult", x, c.smallest_normal), b.test("oeq", x, float("inf")))
+    return b.either(no_base, b.test("uge", b.abs(found), POW_LIMIT)), _exp_of(b, *_reduce(b, found, more))
 
 
 # -- functions of the module -------------------------------------------------------------------------------------

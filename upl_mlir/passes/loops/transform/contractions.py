@@ -119,20 +119,18 @@ class Finder:
 
     def cut(self, s: Statement, field: str) -> bool:
         """Whether a statement is a sum of products of which a loop along a field takes one factor by parts only."""
-        fold = s.term
-        if not isinstance(fold, Fold) or not is_sum_of_products(fold):
-            return False
-        found = [factors(p.body) for p in fold.parts]
-        return all(pair is not None and sum(field in names_in(x) for x in pair) == 1 for pair in found)
+        return self._factors_with(s, field) == {1}
 
     def apart(self, s: Statement, field: str) -> bool:
-        """Whether a statement is a sum of products that a loop along a field leaves as they are: both factors are others for
-        each value."""
+        """Whether it is one that such a loop leaves as it is: both factors are others for each value."""
+        return self._factors_with(s, field) == {2}
+
+    def _factors_with(self, s: Statement, field: str) -> set[int]:
+        """In how many of the two factors a field stands, of all parts of a sum of products; nothing for other statements."""
         fold = s.term
         if not isinstance(fold, Fold) or not is_sum_of_products(fold):
-            return False
-        found = [factors(p.body) for p in fold.parts]
-        return all(pair is not None and all(field in names_in(x) for x in pair) for pair in found)
+            return set()
+        return {sum(field in names_in(x) for x in factors(p.body) or ()) for p in fold.parts}
 
     def find(
         self, s: Statement, env: Mapping[str, IndexExpr], left: Sequence[str], context: Cons
