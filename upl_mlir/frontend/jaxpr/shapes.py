@@ -15,15 +15,14 @@ from upl_mlir.frontend.jaxpr.evaluate import Places, copied, is_concrete, is_ind
 from upl_mlir.frontend.trace import reshape as places_of
 from upl_mlir.frontend.trace.arithmetic import by_arithmetic
 from upl_mlir.frontend.trace.array import Array, filled, numbers
-from upl_mlir.frontend.trace.chosen import in_front, pick, together
+from upl_mlir.frontend.trace.chosen import in_front, in_open_loop, pick, together
 from upl_mlir.frontend.trace.chosen import scatter as chosen
 from upl_mlir.frontend.trace.functions import elements, order
-from upl_mlir.frontend.trace.node import Phase, current
+from upl_mlir.frontend.trace.node import current
 from upl_mlir.frontend.trace.position import fail
 from upl_mlir.poly.expr import IndexExpr
 
 Shape = tuple[int, ...]
-
 
 FEW = 32
 """Of so many elements in a loop, each is compared with the one that data choose. Chosen: four vectors."""
@@ -186,8 +185,7 @@ def _taken(a: Array, at: Any, axis: int, none: float = math.nan) -> Array:
 
     Inside a loop of few elements, and in one that data end, where they choose no index: all of them, of which one counts, or
     `none`."""
-    loops = current().loops
-    if is_concrete(at) or not loops or (a.shape[axis] > FEW and not any(isinstance(x, Phase) for x in loops)):
+    if is_concrete(at) or not current().loops or (a.shape[axis] > FEW and not in_open_loop()):
         return pick(a, at, axis, wraps=False)
     if (found := by_arithmetic(a, at, axis, wraps=False)) is not None:
         return found

@@ -191,6 +191,11 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: s
     return pick(array, as_array(indices), axis + array.ndim if axis < 0 else axis)
 
 
+def in_open_loop() -> bool:
+    """Whether a loop that data end is being traced: there, arrays of numbers are no indices."""
+    return any(isinstance(loop, Phase) for loop in current().loops)
+
+
 def _known(at: Array) -> Any:
     """The numbers of an array that is no data, None for another one."""
     node = at._storage.node  # pyright: ignore[reportPrivateUsage]
@@ -217,7 +222,7 @@ def _indices(key: Any, extent: int, wraps: bool) -> Array:
     if at.boolean:
         help_ = "np.where(condition, a, b), or sums of values that are 0 elsewhere"
         raise fail("UPL1932", "truth values cannot be an index: how many elements they choose is data", help=help_)
-    if any(isinstance(loop, Phase) for loop in current().loops):
+    if in_open_loop():
         raise fail("UPL1932", "an array of numbers is no index inside a loop that data end",
                    help="use a loop with a known number of rounds")  # fmt: skip
     if current().single and extent > EXACT_SINGLE:
